@@ -3,6 +3,7 @@
 mod drawings;
 mod progress;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -132,10 +133,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let scenario = Scenario::read(scenario).map_err(|error| BadInput(error.to_string()))?;
     // Not after the runs: what can't be written is known at once.
     let _goes_if_empty = out.as_deref().map(|dir| output::directory("--out", dir)).transpose()?;
-    let csv = csv.as_deref().map(|path| output::begin("--csv", path)).transpose()?;
+    let inputs: Vec<_> = scenario.files().collect();
+    let in_dir = out.as_deref().map(|dir| ("--out", dir.join("windows.csv")));
+    let named = csv.clone().map(|path| ("--csv", path)).into_iter().chain(in_dir);
+    let begin = |(option, path): (_, PathBuf)| {
+        output::begin_apart(option, &path, &inputs).map(|table| (option, table))
+    };
+    let mut tables = named.map(begin).collect::<Result<Vec<_>, _>>()?;
+    for (option, table) in &mut tables {
+        table.append(CSV_HEADER).context(*option)?;
+    }
     let seconds = scenario.duration().as_secs_f64();
-    let mut rows = String::from(CSV_HEADER);
-    let mut files = Vec::new();
     let mut runs = Vec::new();
     for seed in scenario.seeds() {
         let mut plan = scenario.plan(*seed).map_err(|error| BadInput(error.to_string()))?;
@@ -148,20 +156,25 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if let Some((_, error)) = outcome.failures.first() {
             bail!(BadInput(error.clone()));
         }
-        write_windows(&mut rows, *seed, &outcome);
-        if out.is_some() {
-            files.extend(drawings::files(*seed, &outcome));
+        if outcome.decisions_left_out > 0 {
+            let (shown, left_out) = (outcome.decisions.len(), outcome.decisions_left_out);
+            eprintln!(
+                "--decisions: seed {seed}: the first {shown}; {left_out} later ones are left out"
+            );
+        }
+        // Of one seed at a time: those of all might take more memory than there is.
+        for (option, table) in &mut tables {
+            table.append(&windows(*seed, &outcome)).context(*option)?;
+        }
+        if let Some(dir) = out {
+            for file in drawings::files(*seed, &outcome) {
+                write(&dir.join(&file.name), &file.text)?;
+            }
         }
         runs.push(Run::new(*seed, seconds, &outcome));
     }
-    if let Some(csv) = csv {
-        csv.finish(&rows).context("--csv")?;
-    }
-    if let Some(dir) = out {
-        write(&dir.join("windows.csv"), &rows)?;
-        for file in &files {
-            write(&dir.join(&file.name), &file.text)?;
-        }
+    for (option, table) in tables {
+        table.finish("").context(option)?;
     }
     let kept = runs.iter().all(|run| run.violations.is_empty());
     if *json {
@@ -282,10 +295,12 @@ fn print(run: &Run) {
 const CSV_HEADER: &str = "seed,start_s,stream,utilization,iops,bytes_per_second,queue_us_mean,\
                           service_us_mean,estimate_us_mean,truth_us_mean\n";
 
-fn write_windows(rows: &mut String, seed: u64, outcome: &Outcome) {
+fn windows(seed: u64, outcome: &Outcome) -> String {
+    let mut rows = String::new();
+    let names: Vec<_> = outcome.streams.iter().map(|stream| csv_field(&stream.name)).collect();
     let length = outcome.window.as_secs_f64();
     for window in &outcome.windows {
-        let name = &outcome.streams[window.stream.0 as usize].name;
+        let name = &names[window.stream.0 as usize];
         let micros = |time: disktime_core::Duration| time.as_secs_f64() * 1e6;
         #[expect(clippy::cast_precision_loss, reason = "for display")]
         let (requests, bytes) = (window.requests as f64, window.bytes as f64);
@@ -302,6 +317,16 @@ fn write_windows(rows: &mut String, seed: u64, outcome: &Outcome) {
             micros(window.truth_mean),
         );
         line.expect("a String takes everything");
+    }
+    rows
+}
+
+/// A value of a comma-separated line: in quotation marks if it needs them (RFC 4180).
+fn csv_field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -329,4 +354,17 @@ fn instant(seconds: f64) -> disktime_core::Instant {
 #[expect(clippy::cast_precision_loss, reason = "for display")]
 fn seconds_of(nanos: u64) -> f64 {
     nanos as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream named `a,b` shifted the columns of its rows.
+    #[test]
+    fn a_name_is_one_value_of_a_line() {
+        assert_eq!(csv_field("plain name"), "plain name");
+        assert_eq!(csv_field("a,b"), "\"a,b\"");
+        assert_eq!(csv_field("say \"a\""), "\"say \"\"a\"\"\"");
+    }
 }

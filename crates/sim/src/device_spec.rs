@@ -18,7 +18,7 @@ use disktime_model::disk::{Disk, DiskSpec};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_model::flash::{Flash, FlashSpec};
 use disktime_model::parity::{Level, Parity};
-use disktime_model::preset::{self, Preset};
+use disktime_model::preset::{self, Parameters, Preset};
 use disktime_model::raid0::Raid0;
 use disktime_model::tiered::{Cached, HitRatio, Placement, Tiered};
 use serde::de::Error;
@@ -153,6 +153,18 @@ impl DeviceSpec {
     }
 
     fn check_at(&self, place: &Place) -> Result<Model, DeviceError> {
+        let model = self.check_parts_at(place)?;
+        let flash = model.flash_bytes();
+        if flash > FLASH_BYTES_MAX {
+            let key = if matches!(self, Self::Tiered(_)) { "fast, slow" } else { "members" };
+            let allowed =
+                format!("at most {FLASH_BYTES_MAX}B are needed: name fewer or smaller ones");
+            return Err(place.error(key, format_args!("{flash}B in all flash drives"), allowed));
+        }
+        Ok(model)
+    }
+
+    fn check_parts_at(&self, place: &Place) -> Result<Model, DeviceError> {
         match self {
             Self::Preset(table) => find(place, "preset", &table.preset).map(Model::Preset),
             Self::Disk(table) => table.check(place).map(|spec| Model::Disk(Box::new(spec))),
@@ -277,6 +289,24 @@ impl Model {
         }
     }
 
+    /// The capacity of all flash drives in it.
+    fn flash_bytes(&self) -> u64 {
+        let of_all =
+            |members: &[Self]| members.iter().map(Self::flash_bytes).fold(0, u64::saturating_add);
+        match self {
+            Self::Preset(preset) => match preset.parameters {
+                Parameters::Flash(spec) => spec().capacity_bytes,
+                _ => 0,
+            },
+            Self::Flash(spec) => spec.capacity_bytes,
+            Self::Raid0 { members, .. } | Self::Parity { members, .. } => of_all(members),
+            Self::Tiered { fast, slow, .. } => {
+                fast.flash_bytes().saturating_add(slow.flash_bytes())
+            }
+            Self::Disk(_) | Self::Exponential(_) | Self::Cloud(_) => 0,
+        }
+    }
+
     fn capacity_bytes(&self) -> u64 {
         self.build(0).capacity_bytes()
     }
@@ -316,6 +346,9 @@ impl DeviceSpec {
         }
     }
 }
+
+/// Flash drives of a device together: their maps take up to 2 GiB of memory for each TiB.
+const FLASH_BYTES_MAX: u64 = 16 << 40;
 
 const KINDS: &str =
     "there are: preset, disk, flash, raid0, raid4, raid5, tiered, exponential, cloud";

@@ -106,15 +106,16 @@ pub struct Summary {
     pub response: Times,
 }
 
+/// Sums of an open window: those of times are of 128 bits, since requests may wait for years.
 #[derive(Clone, Copy, Default)]
 struct Running {
     last: Totals,
     requests: u64,
     bytes: u64,
-    queue_ns: u64,
-    service_ns: u64,
-    estimate_ns: u64,
-    truth_ns: u64,
+    queue_ns: u128,
+    service_ns: u128,
+    estimate_ns: u128,
+    truth_ns: u128,
     gap_ns_max: u64,
     /// When its latest request completed; the start before that.
     done_at: Instant,
@@ -176,10 +177,10 @@ impl Metrics {
         let running = &mut self.running[stream];
         running.requests += 1;
         running.bytes += bytes;
-        running.queue_ns += completion.queue_time.as_nanos();
-        running.service_ns += completion.service_time.as_nanos();
-        running.estimate_ns += estimate.as_nanos();
-        running.truth_ns += truth.as_nanos();
+        running.queue_ns += u128::from(completion.queue_time.as_nanos());
+        running.service_ns += u128::from(completion.service_time.as_nanos());
+        running.estimate_ns += u128::from(estimate.as_nanos());
+        running.truth_ns += u128::from(truth.as_nanos());
         running.gap_ns_max = running.gap_ns_max.max(at.since(running.done_at).as_nanos());
         running.done_at = *at;
         if self.timed.get(stream).is_some_and(|span| !span.contains(at)) {
@@ -196,7 +197,10 @@ impl Metrics {
         for (running, view) in self.running.iter_mut().zip(engine.streams()) {
             let charged = view.counters().charged.as_nanos();
             let lasting = self.ends.since(running.done_at).as_nanos();
-            let mean = |sum: u64| Duration::from_nanos(sum / running.requests.max(1));
+            let mean = |sum: u128| {
+                let nanos = sum / u128::from(running.requests.max(1));
+                Duration::from_nanos(u64::try_from(nanos).expect("no mean is above every part"))
+            };
             self.windows.push(Window {
                 index: self.index,
                 stream: view.id(),

@@ -3,6 +3,7 @@
 //! `docs/simulator.md` explains every key. Unknown keys are errors, and every error names the file,
 //! the key and what is allowed.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use disktime_config::quantity;
@@ -23,6 +24,8 @@ use crate::simulated_profile;
 const DURATION_MAX: Duration = Duration::from_secs(10_000 * 3600);
 /// Windows of a run: each stream's figures in each are kept.
 const WINDOWS_MAX: u64 = 1_000_000;
+/// Windows of all streams together: some 400 MB.
+const ROWS_MAX: u64 = 4_000_000;
 /// Runs of a scenario.
 const SEEDS_MAX: usize = 1000;
 /// The range of a cost model's first estimates.
@@ -164,16 +167,18 @@ struct ChangeTable {
 
 impl General {
     /// Whether it ends, and its figures fit.
-    fn check(&self) -> Result<(), ValueError> {
+    fn check(&self, streams: usize) -> Result<(), ValueError> {
         let of = Named::only("scenario");
         let Self { duration, window, seeds, .. } = self;
         if *duration > DURATION_MAX {
             let allowed = format!("at most {DURATION_MAX:?} is possible");
             return Err(of.wrong("duration", format_args!("{duration:?}"), allowed));
         }
-        if duration.as_nanos() / WINDOWS_MAX > window.as_nanos() {
-            let least = Duration::from_nanos(duration.as_nanos().div_ceil(WINDOWS_MAX));
-            let allowed = format!("at least {least:?} is needed for so long a run");
+        let windows_max = WINDOWS_MAX.min(ROWS_MAX / streams.max(1) as u64).max(1);
+        if duration.as_nanos() / windows_max > window.as_nanos() {
+            let least = Duration::from_nanos(duration.as_nanos().div_ceil(windows_max));
+            let allowed =
+                format!("at least {least:?} is needed for so long a run of {streams} streams");
             return Err(of.wrong("window", format_args!("{window:?}"), allowed));
         }
         if !(1..=SEEDS_MAX).contains(&seeds.len()) {
@@ -257,7 +262,14 @@ impl File {
             }
             table.contract().check(&Named::new("stream", name), false)
         };
-        self.streams.iter().map(contract).collect()
+        let contracts = self.streams.iter().map(contract).collect::<Result<_, _>>()?;
+        let mut names = BTreeSet::new();
+        if let Some(twice) = self.streams.iter().find(|table| !names.insert(&table.name)) {
+            let allowed =
+                "another stream has this name, which decides its random numbers: rename one";
+            return Err(ValueError::new("stream", "name", &twice.name, allowed));
+        }
+        Ok(contracts)
     }
 
     /// Contracts that change while it runs, in order of time: class, rate and latency stay.
@@ -329,7 +341,7 @@ impl Scenario {
     /// # Errors
     /// If it can't be read or used.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(path)
+        let text = disktime_profiler::read_text_of_any(path)
             .map_err(|error| ScenarioError::Read { path: path.to_owned(), error })?;
         Self::parse(path, &text)
     }
@@ -348,7 +360,7 @@ impl Scenario {
             let path = path.to_owned();
             ScenarioError::Device { path, within, error }
         })?;
-        file.scenario.check().map_err(wrong)?;
+        file.scenario.check(file.streams.len()).map_err(wrong)?;
         let device = model.build(0);
         let (capacity_bytes, depth_max) = (device.capacity_bytes(), device.queue_depth());
         let scheduling = file.scheduling(depth_max).map_err(wrong)?;
@@ -356,6 +368,15 @@ impl Scenario {
         let changes = file.changes(&contracts).map_err(wrong)?;
         let path = path.to_owned();
         Ok(Self { path, file, model, capacity_bytes, scheduling, contracts, changes })
+    }
+
+    /// The files that a run reads: its own, its traces and its profile.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let beside = self.path.parent().unwrap_or(Path::new(""));
+        let replays = self.file.streams.iter().filter_map(|table| table.replay.as_ref());
+        let profile = self.scheduling.profile.iter();
+        let named = replays.map(|replay| &replay.path).chain(profile);
+        std::iter::once(self.path.clone()).chain(named.map(|path| beside.join(path)))
     }
 
     /// The seeds to run.

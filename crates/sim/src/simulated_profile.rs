@@ -68,7 +68,7 @@ pub fn price(mut device: Box<dyn Device>, options: PricerOptions) -> Result<Pric
 
 /// Reads the file of `disktime device profile`, for a device of `size` bytes.
 pub(crate) fn read(path: &Path, size: u64) -> Result<Found, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = disktime_profiler::read_text(path).map_err(|error| error.to_string())?;
     let found: Found = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     found.fits(size).map_err(|misfit| misfit.to_string())?;
     Ok(found)

@@ -28,8 +28,14 @@ use flights::{Flight, Flights, Landed};
 mod asked;
 mod flights;
 
-/// Decisions recorded at most; later ones are dropped.
+/// Requests of all streams that may wait or be at the device at once: some 300 MB. A load by time alone
+/// that the device can't keep up with would take all memory.
+const OUTSTANDING_MAX: usize = 2_000_000;
+
+/// Decisions recorded at most; later ones are counted.
 const DECISIONS_MAX: usize = 1_000_000;
+/// Candidates of all these at most: some 160 MB.
+const CANDIDATES_MAX: usize = 4_000_000;
 
 /// The outcome of a simulation.
 #[derive(Debug)]
@@ -56,10 +62,13 @@ pub struct Outcome {
     pub best_effort: Vec<Option<TokenRate>>,
     /// Promises that did not hold.
     pub violations: Vec<Violation>,
-    /// Loads that ended early, with the reason: a trace that could not be read on.
+    /// Loads that ended early, with the reason: a trace that could not be read on, or too many requests
+    /// at once, which end the run.
     pub failures: Vec<(StreamId, String)>,
     /// Decisions, where they were asked for.
     pub decisions: Vec<Decision>,
+    /// Later decisions that were asked for, and for which there was no room.
+    pub decisions_left_out: u64,
     /// Requests completed.
     pub requests: u64,
 }
@@ -137,6 +146,9 @@ struct Record {
     /// The span of which decisions are asked for.
     log: Option<(Instant, Instant)>,
     decisions: Vec<Decision>,
+    /// Of all decisions.
+    candidates: usize,
+    decisions_left_out: u64,
     moves: Vec<(Instant, Event)>,
     /// Promises broken, unless the device had the time.
     promises_broken: u64,
@@ -162,6 +174,8 @@ struct World {
     record: Record,
     steering: Option<Steering>,
     tap: Option<Tap>,
+    /// The stream that asked when too many requests were outstanding.
+    flooded: Option<StreamId>,
 }
 
 /// Depths by a law.
@@ -241,6 +255,7 @@ impl World {
             record: Record { misses, log: plan.decisions, ..Record::default() },
             steering,
             tap: None,
+            flooded: None,
         };
         (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
         Ok(world)
@@ -257,7 +272,7 @@ impl World {
             self.arrive();
             self.dispatch();
             let next = self.next();
-            if next > end || self.tap.as_ref().is_some_and(Tap::is_over) {
+            if next > end || self.flooded.is_some() || self.tap.as_ref().is_some_and(Tap::is_over) {
                 break;
             }
             self.now = next;
@@ -278,11 +293,13 @@ impl World {
         }
         self.engine.assert_conserved();
         let counters: Vec<_> = self.engine.streams().map(StreamView::counters).collect();
+        let flood = self.flooded.map(|stream| (stream, self.flood(stream)));
         let violations = self.checks.verdict(self.now, &counters, self.engine.device_time());
         let failed = |(id, stream): (u32, &StreamPlan)| {
             stream.traffic.failure().map(|error| (StreamId(id), error.to_string()))
         };
-        let failures = (0..).zip(&self.streams).filter_map(failed).collect();
+        let failures =
+            flood.into_iter().chain((0..).zip(&self.streams).filter_map(failed)).collect();
         let ids = (0..).map(StreamId).take(self.streams.len());
         let estimates = ids.map(|id| self.engine.estimates(id)).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
@@ -303,6 +320,7 @@ impl World {
             violations,
             failures,
             decisions: self.record.decisions,
+            decisions_left_out: self.record.decisions_left_out,
             requests,
         }
     }
@@ -369,6 +387,10 @@ impl World {
                 return;
             }
             while let Some(io) = self.streams[stream as usize].traffic.poll(self.now) {
+                if self.asked.outstanding() == OUTSTANDING_MAX {
+                    self.flooded = Some(StreamId(stream));
+                    return;
+                }
                 let stream = StreamId(stream);
                 let request = self.asked.add(|id| Request {
                     id,
@@ -390,6 +412,16 @@ impl World {
             self.report(StreamId(stream));
             self.note_ask(stream as usize);
         }
+    }
+
+    /// Why the run ended: in words, with the stream that asked for too much.
+    fn flood(&self, StreamId(stream): StreamId) -> String {
+        let named = Named::new("stream", &self.streams[stream as usize].name);
+        format!(
+            "{named}: load: at {:?} more than {OUTSTANDING_MAX} requests of all streams wait, the most \
+             that is possible: let them come more slowly, or state a `closed` pace",
+            self.now
+        )
     }
 
     /// A soft real-time player says what it missed, and that it has ended.
@@ -427,10 +459,15 @@ impl World {
             let ready = logged.map(|_| candidates(&self.engine));
             let Some(dispatch) = self.engine.poll_dispatch(self.now) else { return };
             let flight = self.release(&dispatch);
-            if let Some(ready) = ready.filter(|_| self.record.decisions.len() < DECISIONS_MAX) {
-                let decision = Decision::new(self.now, flight.stream, dispatch.offset, ready);
-                self.record.decisions.push(decision);
+            let Some(ready) = ready else { continue };
+            let record = &mut self.record;
+            let candidates = record.candidates + ready.len();
+            if record.decisions.len() == DECISIONS_MAX || candidates > CANDIDATES_MAX {
+                record.decisions_left_out += 1;
+                continue;
             }
+            record.candidates = candidates;
+            record.decisions.push(Decision::new(self.now, flight.stream, dispatch.offset, ready));
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use disktime_core::Duration;
+use disktime_core::{Duration, Instant};
 use disktime_sim::{Scenario, simulate, simulate_watched};
 
 const GOOD: &str = r#"
@@ -398,4 +398,131 @@ fn watching_a_run_changes_nothing_in_it() {
     assert!(moments.len() > 1 && moments.is_sorted_by_key(|moment| moment.now));
     let last = moments.last().unwrap();
     assert!(last.requests > 0 && last.requests <= watched.requests);
+}
+
+/// `/dev/zero` was read until memory ended, as a scenario and as the profile that one names.
+#[test]
+fn what_has_no_end_is_no_scenario_and_no_profile() {
+    let endless = Scenario::read(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert_eq!(endless, "/dev/zero: it has more than 16777216 bytes");
+    let text = GOOD.replace("preset =", "profile = \"/dev/zero\"\npreset =");
+    let plan = Scenario::parse(Path::new("s.toml"), &text).unwrap().plan(1);
+    let error = plan.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("device.profile = \"/dev/zero\": no regular file: name one"), "{error}");
+}
+
+/// Each of them took all memory, or all time, or panicked.
+#[test]
+fn numbers_that_no_machine_has_room_for_are_refused() {
+    let closed = "pace = { closed = { outstanding = 8 } }";
+    for (from, to, says) in [
+        ("sizes = \"4KiB\"", "sizes = \"5GiB\"", "sizes: 5368709120 bytes; 1 to 4294967296 are"),
+        (
+            "\"500ms\"",
+            "\"1us\"",
+            "scenario.window = \"1µs\": at least 20µs is needed for so long a run of 2 streams",
+        ),
+        (
+            closed,
+            "pace = { cycles = { rate = \"1MB/s\", cycle = \"999ns\" } }",
+            "phase 1: cycle: 999ns; at least 1µs is needed",
+        ),
+        (
+            closed,
+            "pace = { open = { on-off = { interval = \"1s\", on = \"1ns\", off = \"0s\" } } }",
+            "phase 1: on and off: 1ns together; at least 1µs is needed",
+        ),
+    ] {
+        let text = if from.starts_with("sizes") {
+            GOOD.replacen("{ runs = { length = 1024 } }", "\"sequential\"", 1)
+        } else {
+            GOOD.to_owned()
+        };
+        let scenario = Scenario::parse(Path::new("s.toml"), &text.replacen(from, to, 1));
+        let error = scenario.and_then(|scenario| scenario.plan(1)).err();
+        let error = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains(says), "{to}: {error}");
+    }
+}
+
+/// Two streams of one name drew the same numbers, and a change took the first.
+#[test]
+fn a_name_is_one_streams() {
+    let error = error("name = \"random\"", "name = \"sequential\"");
+    assert!(
+        error.contains("stream.name = \"sequential\": another stream has this name"),
+        "{error}"
+    );
+}
+
+/// The requests of a load by time alone that a disk can't keep up with waited until memory ended.
+#[test]
+fn a_load_that_the_device_cannot_keep_up_with_ends_the_run() {
+    let flood = "pace = { open = { constant = { interval = \"1us\" } } }";
+    let text = GOOD.replacen("pace = { closed = { outstanding = 8 } }", flood, 1);
+    let plan = Scenario::parse(Path::new("s.toml"), &text).unwrap().plan(1).unwrap();
+    let outcome = simulate(plan).unwrap();
+    let (stream, error) = &outcome.failures[0];
+    assert_eq!(stream.0, 0);
+    assert!(error.starts_with("stream sequential: load: at "), "{error}");
+    assert!(error.contains("more than 2000000 requests of all streams wait"), "{error}");
+}
+
+/// A request of a trace that is longer than requests can be was a panic, and so was a flush with a length.
+#[test]
+fn a_traces_request_above_4_gib_is_refused_and_a_flush_has_no_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.toml");
+    let run = |line: &str| {
+        let trace = format!("time_ns,op,offset,bytes\n0,read,0,4096\n{line}\n2000,read,0,4096\n");
+        std::fs::write(directory.path().join("t.csv"), trace).unwrap();
+        let text = "[scenario]\nduration = \"1s\"\n[device]\npreset = \"deskstar-34gxp\"\n[[stream]]\n\
+                    name = \"recorded\"\n[stream.replay]\npath = \"t.csv\"\nextent = { end = \"20GB\" }\n";
+        simulate(Scenario::parse(&path, text).unwrap().plan(1).unwrap()).unwrap()
+    };
+    let long = run("1000,read,0,4294967297");
+    let failure = &long.failures[0].1;
+    assert!(
+        failure.contains("t.csv:3: bytes: 4294967297 bytes; at most 4294967296 are"),
+        "{failure}"
+    );
+    let flushed = run("1000,flush,0,18446744073709551615");
+    assert_eq!((flushed.requests, flushed.failures.len()), (3, 0));
+}
+
+/// The sums of times in a window were of 64 bits: a mean of 100 days was shown as half an hour.
+#[test]
+fn means_of_a_window_hold_however_long_requests_wait() {
+    let text = "[scenario]\nduration = \"9000h\"\nwindow = \"9000h\"\n[device]\n\
+                model = { kind = \"exponential\", mean = \"1000s\" }\n[[stream]]\nname = \"a\"\n\
+                [[stream.phases]]\npace = { open = { constant = { interval = \"500s\" } } }\n\
+                [stream.phases.spec]\npattern = \"random\"\nextent = { end = \"1GiB\" }\n\
+                sizes = \"4KiB\"\n";
+    let plan = Scenario::parse(Path::new("s.toml"), text).unwrap().plan(1).unwrap();
+    let outcome = simulate(plan).unwrap();
+    let by_window = outcome.windows[0].queue_mean.as_secs_f64();
+    let whole = outcome.streams[0].queue.mean_secs();
+    assert!((by_window / whole - 1.0).abs() < 0.02, "{by_window} {whole}");
+}
+
+/// A log of decisions that had no room for all of them ended without a word.
+#[test]
+fn decisions_beyond_the_room_for_them_are_counted() {
+    let mut text = "[scenario]\nduration = \"300ms\"\n[device]\npreset = \"flash-generic\"\n\
+                    queue_depth = 32\npolicy = \"fifo\"\n"
+        .to_owned();
+    for stream in 0..100 {
+        text += &format!(
+            "[[stream]]\nname = \"s{stream}\"\n[[stream.phases]]\n\
+             pace = {{ closed = {{ outstanding = 4 }} }}\nspec = {{ pattern = \"random\", \
+             extent = {{ end = \"1GiB\" }}, sizes = \"4KiB\" }}\n"
+        );
+    }
+    let mut plan = Scenario::parse(Path::new("s.toml"), &text).unwrap().plan(1).unwrap();
+    plan.decisions = Some((Instant::ZERO, Instant::MAX));
+    let outcome = simulate(plan).unwrap();
+    let candidates: usize = outcome.decisions.iter().map(|it| it.candidates.len()).sum();
+    assert!((3_999_900..=4_000_000).contains(&candidates), "{candidates}");
+    let all = outcome.decisions.len() as u64 + outcome.decisions_left_out;
+    assert!(outcome.decisions_left_out > 0 && all >= outcome.requests, "{all}");
 }

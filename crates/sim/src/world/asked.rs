@@ -21,6 +21,11 @@ impl Asked {
         request
     }
 
+    /// How many are not over.
+    pub(super) fn outstanding(&self) -> usize {
+        self.requests.len() - self.free.len()
+    }
+
     pub(super) fn get(&self, RequestId(id): RequestId) -> Request {
         self.requests[id as usize]
     }
