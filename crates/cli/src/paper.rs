@@ -244,7 +244,8 @@ fn join(
     };
     let progress = Progress::new(0);
     progress.at(0, "with the recorded trace");
-    disktime_papers::recorded::join(reports, &open, runs, threads)?;
+    disktime_papers::recorded::join(reports, &open, runs, threads)
+        .map_err(|error| BadInput(format!("--trace: {error}")))?;
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! The figures that a recorded trace joins, with one where it is there.
 
-use std::io::Write;
+use std::io::{Cursor, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use disktime_papers::recorded::join;
+use disktime_papers::recorded::{RecordedError, Trace, join};
 use disktime_papers::{Report, Runs, find, run};
 use disktime_workload::OpenTrace;
 use disktime_workload::trace::TraceReader;
@@ -19,15 +19,37 @@ fn skip(test: &str, reason: &str) {
 }
 
 fn joined(ids: &[&str], path: &Path) -> Vec<Report> {
-    let experiments: Vec<_> = ids.iter().map(|id| find(id).expect("a registered id")).collect();
-    let (one, runs) = (NonZero::<usize>::MIN, Runs::of_seeds(NonZero::<u32>::MIN));
-    let mut reports = run(&experiments, runs, one, |_, _| {});
     let open = || -> OpenTrace {
         let path = path.to_owned();
         Box::new(move || TraceReader::open(&path, None))
     };
-    assert_eq!(join(&mut reports, &open, runs, one).expect("the trace is read"), ids.len());
+    let (reports, joined) = join_all(ids, &open);
+    assert_eq!(joined.expect("the trace is read"), ids.len());
     reports
+}
+
+fn join_all(ids: &[&str], open: &Trace<'_>) -> (Vec<Report>, Result<usize, RecordedError>) {
+    let experiments: Vec<_> = ids.iter().map(|id| find(id).expect("a registered id")).collect();
+    let (one, runs) = (NonZero::<usize>::MIN, Runs::of_seeds(NonZero::<u32>::MIN));
+    let mut reports = run(&experiments, runs, one, |_, _| {});
+    let joined = join(&mut reports, open, runs, one);
+    (reports, joined)
+}
+
+/// A trace that broke off gave figures all the same: its stream had stopped in the middle.
+#[test]
+fn a_trace_that_cannot_be_read_to_its_end_joins_no_figure() {
+    let open = || -> OpenTrace {
+        Box::new(|| {
+            let rows: String =
+                (0..100).map(|it| format!("{it},read,{},4096\n", it * 8192)).collect();
+            let text = format!("time_ns,op,offset,bytes\n{rows}100,read,x,4096\n");
+            TraceReader::new(Cursor::new(text), "t.csv", None)
+        })
+    };
+    let (_, joined) = join_all(&["qbox-18"], &open);
+    let error = joined.expect_err("the trace is broken").to_string();
+    assert_eq!(error, "t.csv:102: offset: \"x\"; a whole number below 2^64 is needed");
 }
 
 /// Half of the reads of this trace jump, so that in shares of disk time it has no more than in shares

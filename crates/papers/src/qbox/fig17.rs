@@ -2,7 +2,7 @@
 
 use super::black_boxes::{self, Column, Load, OUTSTANDING, Run, Set, Storage, Under};
 use crate::experiment::{Check, Experiment, Sample};
-use crate::recorded::Trace;
+use crate::recorded::{RecordedError, Trace};
 use disktime_core::Instant;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_workload::trace::TraceError;
@@ -77,7 +77,7 @@ struct Streams<'a> {
     seed: u64,
 }
 
-type Measured = Result<Sample, TraceError>;
+type Measured = Result<Sample, RecordedError>;
 
 /// A figure without a trace.
 fn generated(seed: u64, loads: &[Load; 3], measure: impl Fn(&Streams<'_>) -> Measured) -> Sample {
@@ -106,11 +106,15 @@ fn replayed(trace: &Trace<'_>) -> Result<Stream, TraceError> {
 }
 
 impl Streams<'_> {
-    fn run(&self, under: Under, cached: bool) -> Result<Run, TraceError> {
+    fn run(&self, under: Under, cached: bool) -> Result<Run, RecordedError> {
         let storage = Storage::Raid0 { cached };
         let set = Set { storage, ..Set::raid0(1, self.loads, SECONDS) };
         let first = self.trace.map(replayed).transpose()?;
-        Ok(black_boxes::run_joined(&set, under, self.seed, first))
+        let run = black_boxes::run_joined(&set, under, self.seed, first);
+        match run.outcome.failures.first() {
+            Some((_, reason)) => Err(RecordedError::Replay { reason: reason.clone() }),
+            None => Ok(run),
+        }
     }
 
     /// Which streams a check or a panel is about, before its name.
