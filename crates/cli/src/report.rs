@@ -1,12 +1,14 @@
 //! `disktime report`: what a bug report needs, in one directory, without secrets.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use disktime_config::quantity;
+use disktime_model::preset;
 use disktime_server::clock;
 use serde_json::{Value, json};
 
@@ -30,6 +32,11 @@ also if no daemon answers.";
 /// Requests of a trace that a report has at most: some 400 KiB.
 const TRACE_MAX: usize = 10_000;
 
+/// Bytes of a trace's line that are too many.
+const LINE_MAX: u64 = 64 << 10;
+/// The device of a scenario if the configuration's is not an emulated one.
+const PRESET: &str = "nearline-7200";
+
 /// Words in a key's name whose value is left out.
 const SECRETS: &[&str] = &["key", "token", "password", "secret"];
 
@@ -51,7 +58,7 @@ pub struct Arguments {
 pub fn run(Arguments { out, config, daemon }: &Arguments) -> anyhow::Result<ExitCode> {
     let usual = || PathBuf::from(format!("disktime-report-{}", clock::wall_ms() / 1000));
     let out = out.clone().unwrap_or_else(usual);
-    let text = config.as_ref().map(fs::read_to_string).transpose();
+    let text = config.as_deref().map(disktime_profiler::read_text).transpose();
     let text = text.map_err(|error| BadInput(format!("--config: {error}")))?;
     fs::create_dir(&out).map_err(|error| BadInput(format!("--out {}: {error}", out.display())))?;
     let mut written = Written { out: &out, files: Vec::new(), left_out: Vec::new() };
@@ -170,7 +177,8 @@ fn traces(text: &str, config: &Path, written: &mut Written<'_>) -> anyhow::Resul
             return Ok(());
         }
     };
-    let mut streams = String::new();
+    // Shares are of one device: each has a scenario of its own.
+    let mut scenarios: Vec<(Option<&str>, String)> = Vec::new();
     for vdisk in list(&table, "vdisk") {
         let (Some(name), Some(path)) = (text_of(vdisk, "name"), text_of(vdisk, "record")) else {
             continue;
@@ -179,24 +187,46 @@ fn traces(text: &str, config: &Path, written: &mut Written<'_>) -> anyhow::Resul
         match end_of_trace(Path::new(path)) {
             Ok(trace) => {
                 written.add(&file, &trace)?;
-                streams += &stream(vdisk, name, &file);
+                let device = text_of(vdisk, "device");
+                if scenarios.iter().all(|(of, _)| *of != device) {
+                    scenarios.push((device, String::new()));
+                }
+                let streams = scenarios.iter_mut().find(|(of, _)| *of == device);
+                let (_, capacity) = preset_of(&table, device);
+                streams
+                    .into_iter()
+                    .for_each(|(_, text)| *text += &stream(vdisk, name, &file, capacity));
             }
             Err(error) => written.left_out.push(format!("the trace of {name}: {path}: {error}")),
         }
     }
-    if streams.is_empty() {
+    if scenarios.is_empty() {
         let why = "traces: no virtual disk has a `record` that can be read";
         written.left_out.push(why.to_owned());
-        return Ok(());
     }
-    let preset = list(&table, "device").find_map(|it| text_of(it, "emulate"));
-    let preset = preset.filter(|it| !it.contains(',')).unwrap_or("nearline-7200");
-    let scenario = format!(
-        "# `disktime sim run scenario.toml`, in this directory. The device is an emulated one: put a \n\
-         # preset here that is like yours.\n\
-         [scenario]\nduration = \"60s\"\n\n[device]\nemulate = \"{preset}\"\n{streams}"
-    );
-    written.add("scenario.toml", &scenario.replace("a \n", "a\n"))
+    for (index, (device, streams)) in scenarios.iter().enumerate() {
+        let (preset, _) = preset_of(&table, *device);
+        let name = match index {
+            0 => "scenario.toml".to_owned(),
+            _ => format!("scenario-{}.toml", index + 1),
+        };
+        let scenario = format!(
+            "# `disktime sim run {name}`, in this directory. The device is an emulated one: put a\n\
+             # preset here that is like yours.\n\
+             [scenario]\nduration = \"60s\"\n\n[device]\nemulate = \"{preset}\"\n{streams}"
+        );
+        written.add(&name, &scenario)?;
+    }
+    Ok(())
+}
+
+/// The preset that a device is emulated as, or the usual one, and its bytes. A virtual disk that names
+/// no device is on the only one.
+fn preset_of<'a>(table: &'a toml::Table, device: Option<&str>) -> (&'a str, u64) {
+    let is_it = |it: &&toml::Table| device.is_none() || text_of(it, "name") == device;
+    let emulated = list(table, "device").find(is_it).and_then(|it| text_of(it, "emulate"));
+    let preset = emulated.and_then(preset::find).or_else(|| preset::find(PRESET));
+    preset.map_or((PRESET, u64::MAX), |it| (it.name, (it.build)(0).capacity_bytes()))
 }
 
 fn list<'a>(table: &'a toml::Table, name: &str) -> impl Iterator<Item = &'a toml::Table> {
@@ -208,8 +238,9 @@ fn text_of<'a>(table: &'a toml::Table, key: &str) -> Option<&'a str> {
     table.get(key).and_then(toml::Value::as_str)
 }
 
-/// The table of a scenario that replays a virtual disk's trace under its contract.
-fn stream(vdisk: &toml::Table, name: &str, file: &str) -> String {
+/// The table of a scenario that replays a virtual disk's trace under its contract, on a device of so
+/// many bytes.
+fn stream(vdisk: &toml::Table, name: &str, file: &str, capacity: u64) -> String {
     let name = toml::Value::from(name);
     let mut text = format!("\n[[stream]]\nname = {name}\n");
     for key in ["reserve", "limit", "weight"] {
@@ -217,31 +248,49 @@ fn stream(vdisk: &toml::Table, name: &str, file: &str) -> String {
             text += &format!("{key} = {value}\n");
         }
     }
-    let size = toml::Value::from(text_of(vdisk, "size").unwrap_or("1GiB"));
+    let size = text_of(vdisk, "size").and_then(|size| quantity::parse_size(size).ok());
+    let size = toml::Value::from(quantity::size_text(size.unwrap_or(1 << 30).min(capacity)));
     let past = "past_end = \"wrap\"";
     text + &format!("[stream.replay]\npath = \"{file}\"\nextent = {{ end = {size} }}\n{past}\n")
 }
 
 /// The header and the last requests of a trace, with times from the first of these on.
-fn end_of_trace(path: &Path) -> std::io::Result<String> {
-    let mut lines = BufReader::new(fs::File::open(path)?).lines();
-    let header = lines.next().transpose()?.unwrap_or_default();
+fn end_of_trace(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("no regular file"));
+    }
+    let mut lines = BufReader::new(fs::File::open(path)?);
+    let header = line_of(&mut lines)?.unwrap_or_default();
     let mut last = std::collections::VecDeque::new();
-    for line in lines {
+    while let Some(line) = line_of(&mut lines)? {
         if last.len() == TRACE_MAX {
             last.pop_front();
         }
-        last.push_back(line?);
+        last.push_back(line);
+    }
+    if last.is_empty() {
+        return Err(io::Error::other("it has no requests yet"));
     }
     let time = |line: &String| line.split_once(',').and_then(|(time, _)| time.parse::<u64>().ok());
     let start = last.front().and_then(time).unwrap_or(0);
     let mut text = format!("{header}\n");
     for line in &last {
-        // The last line of a trace that is being written may be cut.
         let (Some(at), Some((_, rest))) = (time(line), line.split_once(',')) else { continue };
         text += &format!("{},{rest}\n", at.saturating_sub(start));
     }
     Ok(text)
+}
+
+/// The next line without its end. None if it is cut: the last one of a trace that is being written.
+fn line_of(lines: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    lines.take(LINE_MAX).read_line(&mut line)?;
+    if line.len() as u64 == LINE_MAX {
+        return Err(io::Error::other(format!(
+            "a line of {LINE_MAX} bytes or more: it is no trace"
+        )));
+    }
+    Ok(line.strip_suffix('\n').map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -269,20 +318,72 @@ mod tests {
         let path = directory.path().join("a.csv");
         let mut text = "time_ns,op,offset,bytes\n".to_owned();
         (0..TRACE_MAX as u64 + 5).for_each(|it| text += &format!("{},read,0,4096\n", it * 10));
-        fs::write(&path, text + "99").expect("a file can be written");
+        fs::write(&path, text + "99,re").expect("a file can be written");
         let found = end_of_trace(&path).expect("the trace can be read");
         let lines: Vec<&str> = found.lines().collect();
         assert_eq!(lines[0], "time_ns,op,offset,bytes");
         assert_eq!(lines[1], "0,read,0,4096");
-        assert_eq!(lines.len(), TRACE_MAX, "the cut line is left out");
+        assert_eq!(lines.len(), 1 + TRACE_MAX, "the cut line is left out");
+        assert!(lines[TRACE_MAX].ends_with(",read,0,4096"), "{}", lines[TRACE_MAX]);
     }
 
     #[test]
     fn a_stream_has_the_contract_and_the_size() {
         let table: toml::Table =
             "name = \"a\"\nsize = \"2GiB\"\nreserve = \"30%\"\nweight = 5\n".parse().expect("TOML");
-        let found = stream(&table, "a", "t.csv");
+        let found = stream(&table, "a", "t.csv", u64::MAX);
         assert!(found.contains("reserve = \"30%\"\nweight = 5\n"), "{found}");
         assert!(found.contains("extent = { end = \"2GiB\" }"), "{found}");
+        let found = stream(&table, "a", "t.csv", 1 << 30);
+        assert!(found.contains("extent = { end = \"1GiB\" }"), "{found}");
+    }
+
+    #[test]
+    fn what_is_no_trace_is_left_out() {
+        let directory = tempfile::TempDir::new().expect("a temporary directory can be made");
+        let path = directory.path().join("a.csv");
+        let error = |path: &Path| end_of_trace(path).expect_err("no trace").to_string();
+        // It was read until memory ended.
+        assert_eq!(error(Path::new("/dev/zero")), "no regular file");
+        fs::write(&path, vec![b'a'; 1 << 20]).expect("a file can be written");
+        assert!(error(&path).starts_with("a line of 65536 bytes or more"));
+        fs::write(&path, "time_ns,op,offset,bytes\n").expect("a file can be written");
+        assert_eq!(error(&path), "it has no requests yet");
+    }
+
+    /// One scenario had the streams of all devices: more than 100 % was reserved, or an extent was
+    /// beyond the end, and the simulator refused it.
+    #[test]
+    fn each_device_has_a_scenario() {
+        let directory = tempfile::TempDir::new().expect("a temporary directory can be made");
+        let trace = directory.path().join("a.csv");
+        fs::write(&trace, "time_ns,op,offset,bytes\n5,read,0,4096\n").expect("a file is written");
+        let vdisk = |name: &str, device: &str, size: &str| {
+            format!(
+                "[[vdisk]]\nname = \"{name}\"\ndevice = \"{device}\"\nsize = \"{size}\"\n\
+                 reserve = \"60%\"\nrecord = {:?}\n",
+                trace.display().to_string()
+            )
+        };
+        let text = format!(
+            "[[device]]\nname = \"one\"\nemulate = \"deskstar-34gxp\"\n[[device]]\nname = \"two\"\n{}{}",
+            vdisk("a", "one", "100GiB"),
+            vdisk("b", "two", "1GiB")
+        );
+        let out = directory.path().join("out");
+        fs::create_dir(&out).expect("a directory can be made");
+        let mut written = Written { out: &out, files: Vec::new(), left_out: Vec::new() };
+        traces(&text, Path::new("d.toml"), &mut written).expect("the traces are written");
+        let expected = ["trace-0.csv", "trace-1.csv", "scenario.toml", "scenario-2.toml"];
+        assert_eq!(
+            (written.files.as_slice(), written.left_out.len()),
+            (&expected.map(str::to_owned)[..], 0)
+        );
+        for (name, stream) in [("scenario.toml", "a"), ("scenario-2.toml", "b")] {
+            let scenario = disktime_sim::Scenario::read(&out.join(name)).expect("a scenario");
+            let plan = scenario.plan(1).expect("it can be run");
+            assert_eq!(plan.streams.len(), 1);
+            assert_eq!(plan.streams[0].name, stream);
+        }
     }
 }
