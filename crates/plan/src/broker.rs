@@ -84,7 +84,11 @@ pub fn percent(ppm: u64) -> String {
     match u32::try_from(ppm).ok().and_then(Share::from_ppm) {
         Some(share) => share.to_string(),
         None if ppm == u64::MAX => "more than any share".to_owned(),
-        None => format!("{}.{}%", ppm / 10_000, ppm % 10_000 / 1_000),
+        // Rounded up, as shares are: what is a little above the whole does not read as the whole.
+        None => {
+            let permille = ppm.div_ceil(1_000);
+            format!("{}.{}%", permille / 10, permille % 10)
+        }
     }
 }
 

@@ -15,7 +15,8 @@
 //! stream's own requests, which come at random at the rate r with `ρ = r·c/s`, is
 //! `ln(1/(1-q))·(c/s)·ρ/(2·(1-ρ))`: the mean of a queue with constant service times, and the
 //! exponential distribution that waits have where they matter (Kingman, "The single server queue
-//! in heavy traffic", 1961). Without a rate there is no such wait.
+//! in heavy traffic", 1961). Without a rate there is no such wait. With a bound n is 1: requests that
+//! go as they come are no run, since others' go in between.
 //!
 //! Does not know: where costs come from, what else is admitted, and how requests arrive.
 
@@ -138,7 +139,11 @@ pub enum GoalError {
 /// If a number is out of range. A goal that does not fit is no error, but a share above the whole.
 pub fn needs(goal: &Goal, ground: &Ground) -> Result<Needs, GoalError> {
     goal.check()?;
-    let run = goal.run.min(ground.costs.run_within(ground.stay));
+    // A request with a bound does not wait for the rest of its run: others go in between.
+    let run = match goal.bound {
+        Some(_) => 1,
+        None => goal.run.min(ground.costs.run_within(ground.stay)),
+    };
     let run_nanos = ground.costs.run_nanos(run);
     let rate_ppm = goal.demand.map_or(0, |demand| rate_ppm(demand, goal.request, run, run_nanos));
     let service = run_nanos.div_ceil(u128::from(run));
