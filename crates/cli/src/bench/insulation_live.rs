@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::ValueEnum;
 use disktime_bench::insulation::{Cell, OWN, Origin};
 use disktime_bench::live::scratch_file::{self, ScratchError};
@@ -92,9 +92,10 @@ impl Scratch {
     fn create(within: &Path, bytes: Option<u64>, world: &dyn World) -> anyhow::Result<Self> {
         let bytes = scratch_file::size(within, bytes).map_err(|error| match error {
             ScratchError::Size { .. } => anyhow::Error::new(BadInput(format!("--size: {error}"))),
-            error => anyhow!("--scratch {error}"),
+            error => BadInput(format!("--scratch {error}")).into(),
         })?;
-        let directory = Temporary::within(within, "disktime-bench-")?;
+        let directory = Temporary::within(within, "disktime-bench-")
+            .map_err(|error| BadInput(format!("--scratch {}: {error}", within.display())))?;
         let path = directory.path().join("image");
         scratch_file::create(&path, bytes, world)?;
         Ok(Self { path, bytes, _directory: directory })

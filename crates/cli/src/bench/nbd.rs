@@ -10,6 +10,7 @@ use disktime_bench::nbd::{
 };
 
 use super::machine::Machine;
+use crate::BadInput;
 use crate::interrupt::Temporary;
 use crate::table;
 
@@ -92,13 +93,14 @@ fn plain(arguments: &Arguments, machine: &Machine) -> anyhow::Result<Vec<Row>> {
         only: arguments.only.clone(),
     };
     if !Store::ALL.iter().any(|store| settings.needs(*store)) {
-        anyhow::bail!(
+        anyhow::bail!(BadInput(format!(
             "--only {}: no load has that in its full name; --help shows full names",
             arguments.only.join(", ")
-        );
+        )));
     }
     let within = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let directory = Temporary::within(&within, "disktime-bench-")?;
+    let directory = Temporary::within(&within, "disktime-bench-")
+        .map_err(|error| BadInput(format!("--dir {}: {error}", within.display())))?;
     let mut places = places(directory.path())?;
     if settings.needs(Store::File) || settings.needs(Store::Cached) {
         machine.say(&format!("writing two files of {} MiB", SIZE >> 20));

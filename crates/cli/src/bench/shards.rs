@@ -9,6 +9,7 @@ use disktime_bench::shards::{CARRIERS_MAX, Pair, Row, Scale, scale};
 use serde::Serialize;
 
 use super::machine::Machine;
+use crate::BadInput;
 use crate::interrupt::Temporary;
 use crate::table;
 
@@ -60,7 +61,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let works: Vec<&Work> = WORKS.iter().filter(wanted).collect();
     if works.is_empty() {
         let only = arguments.only.join(", ");
-        anyhow::bail!("--only {only}: no load has that in its name; {}", known());
+        let known = known();
+        anyhow::bail!(BadInput(format!("--only {only}: no load has that in its name; {known}")));
     }
     let machine = Machine::new();
     let rows = measure(arguments, &works, &machine)?;
