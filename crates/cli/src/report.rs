@@ -343,7 +343,7 @@ mod tests {
         let directory = tempfile::TempDir::new().expect("a temporary directory can be made");
         let path = directory.path().join("a.csv");
         let error = |path: &Path| end_of_trace(path).expect_err("no trace").to_string();
-        // It was read until memory ended.
+        // A device was read until memory ended.
         assert_eq!(error(Path::new("/dev/zero")), "no regular file");
         fs::write(&path, vec![b'a'; 1 << 20]).expect("a file can be written");
         assert!(error(&path).starts_with("a line of 65536 bytes or more"));

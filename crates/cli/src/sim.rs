@@ -162,7 +162,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 "--decisions: seed {seed}: the first {shown}; {left_out} later ones are left out"
             );
         }
-        // Of one seed at a time: those of all might take more memory than there is.
+        // One seed's at a time: those of all might take more memory than there is.
         for (option, table) in &mut tables {
             table.append(&windows(*seed, &outcome)).context(*option)?;
         }

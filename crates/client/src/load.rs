@@ -96,7 +96,7 @@ pub enum LoadError {
         /// As asked.
         permille: u16,
     },
-    /// It would be written to, and something else has it.
+    /// The file would be written to, and something else has it.
     #[error("{}: it is mounted, or a server has it open: its data would be overwritten", path.display())]
     InUse {
         /// Which.

@@ -229,7 +229,7 @@ fn a_player_on_a_file_reports_its_misses() {
     let past = Extent { start: 0, end: 2 << 20 };
     let past = LoadError::PastEnd { extent: past, export_bytes: 1 << 20 };
     assert_eq!(refused(&file, spec(4096, 2 << 20)), Some(past));
-    // A server locks its files. What it served was overwritten.
+    // A server locks its files. Their data were overwritten.
     let locked = std::fs::File::open(&file).unwrap();
     locked.lock().unwrap();
     let writing = |bytes| {

@@ -21,9 +21,9 @@ pub type Trace<'a> = dyn Fn() -> OpenTrace + Sync + 'a;
 /// Why there is no figure with a trace.
 #[derive(Debug)]
 pub enum RecordedError {
-    /// It can't be opened, or its first request makes no sense.
+    /// The trace can't be opened, or its first request makes no sense.
     Trace(TraceError),
-    /// It can't be read on, or one of its requests can't be replayed: the rest of the run is without it.
+    /// The trace can't be read on, or one of its requests can't be replayed: the rest of the run is without it.
     Replay {
         /// Where and why.
         reason: String,

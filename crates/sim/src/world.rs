@@ -146,7 +146,7 @@ struct Record {
     /// The span of which decisions are asked for.
     log: Option<(Instant, Instant)>,
     decisions: Vec<Decision>,
-    /// Of all decisions.
+    /// The candidates of all decisions.
     candidates: usize,
     decisions_left_out: u64,
     moves: Vec<(Instant, Event)>,
@@ -154,6 +154,8 @@ struct Record {
     promises_broken: u64,
     /// Requests completed.
     finished: u64,
+    /// The stream that asked when too many requests were outstanding.
+    flooded: Option<StreamId>,
 }
 
 struct World {
@@ -174,8 +176,6 @@ struct World {
     record: Record,
     steering: Option<Steering>,
     tap: Option<Tap>,
-    /// The stream that asked when too many requests were outstanding.
-    flooded: Option<StreamId>,
 }
 
 /// Depths by a law.
@@ -255,7 +255,6 @@ impl World {
             record: Record { misses, log: plan.decisions, ..Record::default() },
             steering,
             tap: None,
-            flooded: None,
         };
         (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
         Ok(world)
@@ -272,7 +271,10 @@ impl World {
             self.arrive();
             self.dispatch();
             let next = self.next();
-            if next > end || self.flooded.is_some() || self.tap.as_ref().is_some_and(Tap::is_over) {
+            if next > end
+                || self.record.flooded.is_some()
+                || self.tap.as_ref().is_some_and(Tap::is_over)
+            {
                 break;
             }
             self.now = next;
@@ -293,7 +295,7 @@ impl World {
         }
         self.engine.assert_conserved();
         let counters: Vec<_> = self.engine.streams().map(StreamView::counters).collect();
-        let flood = self.flooded.map(|stream| (stream, self.flood(stream)));
+        let flood = self.record.flooded.map(|stream| (stream, self.flood(stream)));
         let violations = self.checks.verdict(self.now, &counters, self.engine.device_time());
         let failed = |(id, stream): (u32, &StreamPlan)| {
             stream.traffic.failure().map(|error| (StreamId(id), error.to_string()))
@@ -388,7 +390,7 @@ impl World {
             }
             while let Some(io) = self.streams[stream as usize].traffic.poll(self.now) {
                 if self.asked.outstanding() == OUTSTANDING_MAX {
-                    self.flooded = Some(StreamId(stream));
+                    self.record.flooded = Some(StreamId(stream));
                     return;
                 }
                 let stream = StreamId(stream);

@@ -354,6 +354,14 @@ fn a_described_device_that_makes_no_sense_is_refused_with_its_key() {
         let error = described(model);
         assert!(error.as_ref().is_some_and(|it| it.contains(says)), "{model}: {error:?}");
     }
+    // Maps of 64 drives took more memory than there is.
+    let drives = ["{ kind = \"flash\", capacity = \"3TiB\" }"; 6].join(", ");
+    let set = format!("model = {{ kind = \"raid0\", chunk = \"4KiB\", members = [{drives}] }}");
+    let error = described(&set).unwrap_or_default();
+    assert!(
+        error.contains("device.model.members: 19791209299968B in all flash drives; at most 1759"),
+        "{error}"
+    );
 }
 
 #[test]
