@@ -152,13 +152,18 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
 
 /// Help is an answer; anything else is wrong usage.
 fn usage(error: &clap::Error) -> ExitCode {
-    let _nobody_reads = error.print();
+    let printed = error.print();
+    if !error.use_stderr() {
+        let Err(error) = printed else { return ExitCode::SUCCESS };
+        say::unprinted(&error);
+        return ExitCode::from(failure::FAILED);
+    }
     let text = error.render().to_string();
     let document = failure::document(text.trim().trim_start_matches("error: "), failure::BAD_INPUT);
-    if let Some(document) = document.filter(|_| error.use_stderr()) {
+    if let Some(document) = document {
         say::last(&document);
     }
-    ExitCode::from(if error.use_stderr() { failure::BAD_INPUT } else { 0 })
+    ExitCode::from(failure::BAD_INPUT)
 }
 
 /// Logs go to stderr, a line each: time, level, place, what is said, and `key=value`; or an object each.

@@ -36,11 +36,16 @@ pub fn out(text: Arguments<'_>) {
     if interrupt::is_unheard() {
         return;
     }
+    unprinted(&error);
+    interrupt::unheard();
+}
+
+/// Says why standard output can't be written to.
+pub fn unprinted(error: &io::Error) {
     // A reader that has gone has its reasons; a full file system is news.
     if error.kind() != ErrorKind::BrokenPipe {
         err(format_args!("disktime: standard output: {error}\n"));
     }
-    interrupt::unheard();
 }
 
 /// Writes to standard error, if it can be written to.

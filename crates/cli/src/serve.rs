@@ -476,11 +476,11 @@ fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!(said(errors));
     }
     let (vdisks, devices) = (config.vdisks().count(), config.devices.len());
-    tell(&if arguments.json {
-        format!("{}\n", serde_json::json!({ "ok": true, "vdisks": vdisks, "devices": devices }))
+    if arguments.json {
+        println!("{}", serde_json::json!({ "ok": true, "vdisks": vdisks, "devices": devices }));
     } else {
-        format!("ok: {vdisks} virtual disks on {devices} devices\n")
-    });
+        println!("ok: {vdisks} virtual disks on {devices} devices");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
