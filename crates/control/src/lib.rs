@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::Receiver;
 use disktime_api::{DeviceSpec, VdiskSpec};
+use disktime_config::ValueError;
 use disktime_server::{Config, ConfigError, Tls, clock};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
@@ -67,7 +68,7 @@ pub struct Addresses<'a> {
 /// The configuration of a daemon that keeps its devices and virtual disks in a state directory.
 ///
 /// # Errors
-/// If what is kept can't be used any more.
+/// If what is kept can't be used any more, or a path is no UTF-8.
 pub fn config_of(
     kept: &Kept,
     state: &Path,
@@ -91,6 +92,15 @@ pub fn config_of(
         tls: Option<TlsTable<'a>>,
         device: &'a [DeviceSpec],
         vdisk: &'a [VdiskSpec],
+    }
+    let (certificate, key) = addresses.tls.unzip();
+    for (table, name, path) in
+        [("server", "state", Some(state)), ("tls", "certificate", certificate), ("tls", "key", key)]
+    {
+        if let Some(path) = path.filter(|path| path.to_str().is_none()) {
+            let allowed = "a path is UTF-8: choose another directory or name";
+            return Err(ValueError::new(table, name, path.display(), allowed).into());
+        }
     }
     let mut control = vec![format!("unix:{}", state.join("control.sock").display())];
     control.extend(addresses.web.map(str::to_owned));

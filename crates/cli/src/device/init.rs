@@ -1,7 +1,7 @@
 //! `disktime device init` and `shrink`: places for virtual disks are made, and made smaller, on
 //! purpose alone.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use disktime_config::quantity::parse_size;
@@ -65,7 +65,7 @@ pub(super) struct Shrink {
 
 #[derive(Serialize)]
 struct Made<'a> {
-    path: &'a Path,
+    path: String,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
@@ -89,14 +89,16 @@ impl<'a> From<&'a PoolDisk> for Disk<'a> {
 pub(super) fn init(arguments: &Init) -> anyhow::Result<ExitCode> {
     let Init { path, size, json } = arguments;
     nothing_was_at(path).map_err(BadInput::from)?;
+    // A path that is no UTF-8 is made, so its document says it as well as it can.
+    let shown = path.display().to_string();
     if let Some(size) = *size {
         make_image(path, size).map_err(BadInput::from)?;
         if *json {
-            let made =
-                Made { path, kind: "image", id: None, size_bytes: Some(size), adopted: Vec::new() };
+            let (kind, size_bytes) = ("image", Some(size));
+            let made = Made { path: shown, kind, id: None, size_bytes, adopted: Vec::new() };
             println!("{}", serde_json::to_string(&made)?);
         } else {
-            println!("{}: made an image of {size} bytes", path.display());
+            println!("{shown}: made an image of {size} bytes");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -104,11 +106,12 @@ pub(super) fn init(arguments: &Init) -> anyhow::Result<ExitCode> {
     let found: Vec<PoolDisk> = pool.disks().collect();
     let adopted: Vec<Disk<'_>> = found.iter().map(Disk::from).collect();
     if *json {
-        let made = Made { path, kind: "pool", id: Some(pool.id()), size_bytes: None, adopted };
+        let made =
+            Made { path: shown, kind: "pool", id: Some(pool.id()), size_bytes: None, adopted };
         println!("{}", serde_json::to_string(&made)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{}: made pool {}", path.display(), pool.id());
+    println!("{shown}: made pool {}", pool.id());
     for Disk { name, size_bytes } in adopted {
         println!("adopted {name}.raw with {size_bytes} bytes: the file of virtual disk {name}");
     }

@@ -1,5 +1,6 @@
 //! Devices of a running daemon: added, shown, removed over its control API.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -54,8 +55,7 @@ pub fn add(arguments: &Add) -> anyhow::Result<ExitCode> {
     let Add { name, back_end, create, emulate, policy, .. } = arguments.clone();
     let Add { profile, queue_depth, headroom, daemon, .. } = arguments.clone();
     // The daemon has a directory of its own.
-    let profile = profile.map(std::path::absolute).transpose()?;
-    let profile = profile.map(|path| path.display().to_string());
+    let profile = profile.map(|path| from_root("--profile", &path)).transpose()?;
     let back_end = absolute(&back_end)?;
     let create = create.then_some(true);
     let spec = DeviceSpec {
@@ -74,7 +74,7 @@ pub fn add(arguments: &Add) -> anyhow::Result<ExitCode> {
 }
 
 /// A back end whose paths begin at the root.
-fn absolute(back_end: &str) -> std::io::Result<String> {
+fn absolute(back_end: &str) -> anyhow::Result<String> {
     let (kind, paths) = match back_end.split_once(':') {
         Some(("file", path)) => ("file", vec![path]),
         Some((kind @ ("raid0" | "tiered"), paths)) => {
@@ -85,9 +85,18 @@ fn absolute(back_end: &str) -> std::io::Result<String> {
     // The daemon says that an empty one is none.
     let paths = paths.into_iter().map(|path| match path {
         "" => Ok(String::new()),
-        path => Ok(std::path::absolute(path)?.display().to_string()),
+        path => from_root("--back-end", Path::new(path)),
     });
-    Ok(format!("{kind}:{}", paths.collect::<std::io::Result<Vec<_>>>()?.join(",")))
+    Ok(format!("{kind}:{}", paths.collect::<anyhow::Result<Vec<_>>>()?.join(",")))
+}
+
+/// A path that begins at the root, as the daemon is told it: in UTF-8.
+fn from_root(option: &str, path: &Path) -> anyhow::Result<String> {
+    let path = std::path::absolute(path)?;
+    let odd = || {
+        BadInput(format!("{option} {}: a path is UTF-8: choose another directory", path.display()))
+    };
+    Ok(path.to_str().ok_or_else(odd)?.to_owned())
 }
 
 /// Shows a device.
