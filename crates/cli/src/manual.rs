@@ -53,13 +53,15 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// Every file by its name, with its bytes.
 fn files(mut command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
+    // Else pages would name a page of `help`, which no package has.
+    let mut paged = command.clone().disable_help_subcommand(true);
     for (shell, name) in SHELLS {
         let mut bytes = Vec::new();
         clap_complete::generate(*shell, &mut command, "disktime", &mut bytes);
         files.push(((*name).to_owned(), bytes));
     }
-    command.build();
-    pages(&command, "disktime", &mut files).context("a manual page can't be rendered")?;
+    paged.build();
+    pages(&paged, "disktime", &mut files).context("a manual page can't be rendered")?;
     Ok(files)
 }
 
@@ -67,11 +69,22 @@ fn files(mut command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 fn pages(command: &Command, name: &str, files: &mut Vec<(String, Vec<u8>)>) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut bytes)?;
-    files.push((format!("man1/{name}.1"), bytes));
-    for below in command.get_subcommands().filter(|it| it.get_name() != "help") {
+    files.push((format!("man1/{name}.1"), in_lines(bytes)));
+    for below in command.get_subcommands() {
         pages(below, &format!("{name}-{}", below.get_name()), files)?;
     }
     Ok(())
+}
+
+/// A page whose examples and configurations keep their lines, which have up to 80 columns: filled, a
+/// comment's end became a line that is no TOML.
+fn in_lines(page: Vec<u8>) -> Vec<u8> {
+    const EXTRA: &str = ".SH EXTRA\n";
+    let Ok(text) = std::str::from_utf8(&page) else { return page };
+    let Some((before, extra)) = text.split_once(EXTRA) else { return page };
+    let (extra, behind) = extra.split_once(".SH ").unwrap_or((extra, ""));
+    let next = if behind.is_empty() { "" } else { ".SH " };
+    format!("{before}{EXTRA}.nf\n.in 0\n{extra}.fi\n{next}{behind}").into_bytes()
 }
 
 #[cfg(test)]
@@ -102,7 +115,16 @@ mod tests {
             let page = &files[&format!("man1/{name}.1")];
             assert!(page.starts_with(".ie"), "{name}: {page:.60}");
             assert!(page.contains(&name.replace('-', "\\-")), "{name} is not named in its page");
+            for (at, _) in page.match_indices("(1)") {
+                let named = page[..at].rsplit(|it: char| it.is_whitespace()).next();
+                let named = named.unwrap_or_default().replace("\\-", "-");
+                assert!(names.contains(&named), "{name} names the page of {named}: there is none");
+            }
         }
+        // Examples were filled and justified as if they were prose.
+        let (_, extra) = files["man1/disktime-serve.1"].split_once(".SH EXTRA").expect("examples");
+        let lines = extra.split_once(".fi\n").expect("lines end").0;
+        assert!(lines.starts_with("\n.nf\n") && lines.contains("A configuration:"), "{lines}");
         assert_eq!(files.len(), names.len() + SHELLS.len());
         for (_, file) in SHELLS {
             for below in command.get_subcommands() {

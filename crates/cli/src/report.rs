@@ -58,8 +58,11 @@ pub struct Arguments {
 pub fn run(Arguments { out, config, daemon }: &Arguments) -> anyhow::Result<ExitCode> {
     let usual = || PathBuf::from(format!("disktime-report-{}", clock::wall_ms() / 1000));
     let out = out.clone().unwrap_or_else(usual);
-    let text = config.as_deref().map(disktime_profiler::read_text).transpose();
-    let text = text.map_err(|error| BadInput(format!("--config: {error}")))?;
+    let text = |file: &PathBuf| {
+        let failed = |error| BadInput(format!("--config {}: {error}", file.display()));
+        disktime_profiler::read_text(file).map_err(failed)
+    };
+    let text = config.as_ref().map(text).transpose()?;
     fs::create_dir(&out).map_err(|error| BadInput(format!("--out {}: {error}", out.display())))?;
     let mut written = Written { out: &out, files: Vec::new(), left_out: Vec::new() };
     written.add("versions.json", &pretty(&versions()))?;
@@ -71,7 +74,8 @@ pub fn run(Arguments { out, config, daemon }: &Arguments) -> anyhow::Result<Exit
     }
     if daemon.json {
         let Written { files, left_out, .. } = written;
-        let report = json!({ "directory": out, "files": files, "left_out": left_out });
+        let report =
+            json!({ "directory": out.display().to_string(), "files": files, "left_out": left_out });
         println!("{report}");
     } else {
         println!("{}: {}", out.display(), written.files.join(", "));
