@@ -12,8 +12,8 @@ use crate::workspace::Workspace;
 
 /// Files of the workspace, their places in the package, and their modes.
 const FILES: &[(&str, &str, u32)] = &[
-    ("examples/systemd/disktime.service", "lib/systemd/system/disktime.service", 0o644),
-    ("examples/systemd/disktime.socket", "lib/systemd/system/disktime.socket", 0o644),
+    ("examples/systemd/disktime.service", "usr/lib/systemd/system/disktime.service", 0o644),
+    ("examples/systemd/disktime.socket", "usr/lib/systemd/system/disktime.socket", 0o644),
     ("packaging/debian/disktime.toml", "etc/disktime.toml", 0o644),
     ("include/disktime.h", "usr/include/disktime.h", 0o644),
     ("README.md", "usr/share/doc/disktime/README.md", 0o644),
@@ -89,11 +89,17 @@ impl Plan {
         let name = format!("disktime_{version}_{architecture}");
         let made = if self.tarball {
             let made = self.out.join(format!("{name}.tar.gz"));
-            let owner = ["--owner=0", "--group=0", "--sort=name", "-czf"];
-            succeeds(Command::new("tar").args(owner).arg(&made).arg("-C").arg(&tree).arg("."))?;
+            // No directories: tar would give those of the machine the modes of these, `/` too, and put
+            // one in the place of a symbolic link.
+            let mut files = files(&tree)?;
+            files.sort();
+            let names = files.iter().map(|file| Path::new(".").join(file));
+            let owner = ["--owner=0", "--group=0", "-czf"];
+            succeeds(Command::new("tar").args(owner).arg(&made).arg("-C").arg(&tree).args(names))?;
             made
         } else {
             self.control(&tree, &version, &architecture)?;
+            open_to_all(&tree)?;
             let made = self.out.join(format!("{name}.deb"));
             let build = ["--root-owner-group", "-Zxz", "-z3", "--build"];
             succeeds(Command::new("dpkg-deb").args(build).arg(&tree).arg(&made))?;
@@ -135,9 +141,14 @@ impl Plan {
             copy(&self.root.join("packaging/debian").join(script), &debian.join(script), 0o755)?;
         }
         fs::write(debian.join("conffiles"), "/etc/disktime.toml\n")?;
+        // As Debian counts: each file is whole KiB. apt says how much room a package takes.
+        let mut size = 0;
+        for file in files(tree)?.iter().filter(|file| !file.starts_with("DEBIAN")) {
+            size += fs::metadata(tree.join(file))?.len().div_ceil(1024);
+        }
         let text = format!(
             "Package: disktime\nVersion: {version}\nArchitecture: {architecture}\n\
-             Maintainer: the disktime project <maintainers@disktime.example>\n\
+             Installed-Size: {size}\nMaintainer: the disktime project <maintainers@disktime.example>\n\
              Section: admin\nPriority: optional\n\
              Depends: libc6{}, libgcc-s1, adduser\nSuggests: qemu-utils, libnbd-bin, fuse3\n\
              Description: virtual disks that each own a share of a device's time\n \
@@ -149,6 +160,36 @@ impl Plan {
         fs::write(debian.join("control"), text)?;
         Ok(())
     }
+}
+
+/// The files below a directory, from it on.
+fn files(tree: &Path) -> Result<Vec<PathBuf>> {
+    let (mut files, mut left) = (Vec::new(), vec![tree.to_owned()]);
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                left.push(entry.path());
+            } else {
+                files.push(entry.path().strip_prefix(tree)?.to_owned());
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Gives a directory and those below the mode of a package's, whatever the mask of this process is:
+/// with 077 `dpkg-deb` refused them, with 002 a machine's group could write to them.
+fn open_to_all(directory: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_to_all(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// The C library of this machine, which the binary is linked to.
