@@ -73,6 +73,9 @@ fn the_package_is_installed_upgraded_removed_and_purged_and_leaves_data_alone() 
     }
     let (out, machine) = (TempDir::new().expect("a directory"), Machine::new());
     let (old, new) = (package(out.path(), "0.1.9", false), package(out.path(), "0.2.0", false));
+    // apt said that the package takes no room.
+    let size = output(Command::new("dpkg-deb").arg("-f").arg(&new).arg("Installed-Size"));
+    assert!(size.expect("it is stated").parse::<u64>().expect("a number") > 60);
     machine.dpkg(&["--install".as_ref(), old.as_ref()]);
     for (_, place, _) in FILES {
         assert!(machine.path(place).is_file(), "{place} is not there");
@@ -97,18 +100,49 @@ fn the_package_is_installed_upgraded_removed_and_purged_and_leaves_data_alone() 
     assert_eq!(fs::read_to_string(data.join("db.raw")).expect("data stay"), "data");
 }
 
+/// As on a system with `/usr` merged, where `/lib` is a link: the tarball had a directory `lib`, and tar
+/// put it in the place of the link, so that no program found its libraries any more. Modes of the
+/// directories of the machine, `/` too, became those of the builder's.
 #[test]
-fn the_tarball_has_the_files_of_the_package() {
-    if lacks("the_tarball_has_the_files_of_the_package", "dpkg") {
+fn the_tarball_has_the_files_of_the_package_and_no_directory() {
+    if lacks("the_tarball_has_the_files_of_the_package_and_no_directory", "dpkg") {
         return;
     }
-    let out = TempDir::new().expect("a directory");
+    let (out, machine) = (TempDir::new().expect("a directory"), TempDir::new().expect("a root"));
     let made = package(out.path(), "0.2.0", true);
-    let list = output(Command::new("tar").arg("-tzf").arg(made)).expect("the tarball can be read");
+    let list = output(Command::new("tar").arg("-tzf").arg(&made)).expect("the tarball can be read");
     for (_, place, _) in FILES {
-        assert!(list.contains(&format!("./{place}\n")), "{place} is not in {list}");
+        assert!(format!("{list}\n").contains(&format!("./{place}\n")), "{place} is not in {list}");
     }
     assert!(!list.contains("DEBIAN"), "{list}");
+    assert!(list.lines().all(|name| !name.ends_with('/')), "{list}");
+    let path = |name: &str| machine.path().join(name);
+    fs::create_dir_all(path("usr/lib")).expect("a directory can be made");
+    std::os::unix::fs::symlink("usr/lib", path("lib")).expect("a link can be made");
+    fs::set_permissions(path("usr"), fs::Permissions::from_mode(0o711)).expect("it has a mode");
+    succeeds(Command::new("tar").arg("-C").arg(machine.path()).arg("-xzf").arg(made))
+        .expect("the tarball can be unpacked");
+    assert!(path("lib").is_symlink(), "/lib is a link as before");
+    let mode = fs::metadata(path("usr")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o711, "the machine's directories are as before");
+    assert!(path("lib/systemd/system/disktime.service").is_file());
+}
+
+/// A builder with the mask 077 had no package, and one with 002 a package whose directories its group
+/// may write to.
+#[test]
+fn a_packages_directories_are_open_whatever_the_builders_mask_is() {
+    let tree = TempDir::new().expect("a directory");
+    let deep = tree.path().join("usr/share");
+    fs::create_dir_all(&deep).expect("a directory can be made");
+    for (directory, mode) in [(&deep, 0o700), (&tree.path().to_owned(), 0o775)] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).expect("it has a mode");
+    }
+    open_to_all(tree.path()).expect("modes can be set");
+    for directory in [tree.path(), &tree.path().join("usr"), &deep] {
+        let mode = fs::metadata(directory).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "{}", directory.display());
+    }
 }
 
 /// systemd's own judgement of the unit: no word that it does not know, and an exposure of at most 3.
@@ -141,6 +175,28 @@ fn systemd_understands_the_units_and_finds_them_tight() {
     let options = ["security", "--offline=true", "--threshold=30"];
     let found = security.args(options).arg(&service).output().expect("systemd-analyze runs");
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+}
+
+/// Under systemd 252 the group of the socket became the daemon's: the socket's unit made the directory as
+/// root, and the service gave it and all in it to its user. Five failed starts ended the socket.
+#[test]
+fn the_socket_keeps_its_group_and_outlives_a_mistake_in_the_configuration() {
+    let unit = |name: &str| {
+        let text = fs::read_to_string(root().join("examples/systemd").join(name));
+        text.expect("the unit is there")
+    };
+    let (service, socket) = (unit("disktime.service"), unit("disktime.socket"));
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_else(|| panic!("{key} is not stated")).to_owned()
+    };
+    let directory = format!("/run/{}", value(&service, "RuntimeDirectory"));
+    assert!(value(&socket, "ListenStream").starts_with(&format!("{directory}/")));
+    let owner = format!("{}:{}", value(&service, "User"), value(&service, "Group"));
+    let made = format!("mkdir -p {directory} && chown {owner} {directory}");
+    assert_eq!(value(&socket, "ExecStartPre"), format!("/bin/sh -c '{made}'"));
+    assert_eq!(value(&service, "StartLimitIntervalSec"), "0");
+    assert_eq!(value(&service, "Restart"), "on-failure");
 }
 
 /// Parsed and not loaded: tests don't change the machine.
