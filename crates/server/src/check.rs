@@ -188,6 +188,9 @@ fn one(path: &Path) -> io::Result<Seen> {
     let wrong = "neither a regular file nor a block device";
     let OneFile { size, .. } = file.ok_or_else(|| named(path, &wrong))?;
     let kind = std::fs::metadata(path).map_err(|error| named(path, &error))?.file_type();
+    // A start opens it to write, also where all virtual disks are read-only.
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
+        .map_err(|error| named(path, &io::Error::from(error)))?;
     Ok(Seen { size: Some(size), block_device: kind.is_block_device() })
 }
 

@@ -297,9 +297,19 @@ pub struct Ring {
 ///
 /// # Errors
 /// The system's reason for having none: `EPERM` in most containers, `ENOSYS` without io_uring,
-/// `EINVAL` before Linux 6.1.
+/// `EINVAL` before Linux 6.1, `ENOMEM` where too little memory may be locked for one of its size.
 pub fn available() -> io::Result<()> {
-    IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(8).map(|_: IoUring| ())
+    uring().map(drop)
+}
+
+/// The kernel's part of a ring.
+fn uring() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .setup_cqsize(4 * ENTRIES)
+        .build(ENTRIES)
 }
 
 /// The remedy for a ring that the system refuses, or nothing if its reason says all.
@@ -328,12 +338,7 @@ impl Ring {
     /// # Errors
     /// If the kernel has no io_uring, or one without deferred task work (before 6.1).
     pub fn new(arena: Option<libc::iovec>) -> io::Result<Self> {
-        let uring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .setup_cqsize(4 * ENTRIES)
-            .build(ENTRIES)?;
+        let uring = uring()?;
         let registered = arena.map_or(0..0, |arena| Self::register(&uring, arena));
         Ok(Self { uring, operations: Slab::new(), backlog: VecDeque::new(), registered })
     }

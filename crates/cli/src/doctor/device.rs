@@ -1,6 +1,7 @@
 //! A device: the kind of thing that a path is, and what it is good for.
 
 use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -57,21 +58,36 @@ fn kind(metadata: &Metadata) -> Check {
     }
 }
 
-/// Whether it can be read with direct I/O; of a directory, whether its names can be.
+/// Whether it can be read with direct I/O, and written; of a directory, whether its names can be.
 fn access(path: &Path, metadata: &Metadata) -> Check {
+    use rustix::fs::Access;
+
     if metadata.is_dir() {
-        let listed = fs::read_dir(path).map(|_| ());
-        return opened(listed, "can be listed");
+        let listed = opened(fs::read_dir(path).map(|_| ()), "can be listed");
+        let may = rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK);
+        return match may {
+            Err(error) if listed.state == State::Ok => {
+                let found = format!("can be listed and not written to: {}", io::Error::from(error));
+                Check::new("access", State::Note, found, "no virtual disk can be made here")
+            }
+            _ => listed,
+        };
+    }
+    // The daemon opens it for both, also where all virtual disks are read-only.
+    if let Err(error) = rustix::fs::access(path, Access::WRITE_OK) {
+        return opened(Err(error.into()), "");
     }
     let flags = rustix::fs::OFlags::DIRECT.bits().cast_signed();
     let direct = OpenOptions::new().read(true).custom_flags(flags).open(path);
     match direct {
-        Ok(_) => Check::ok("access", "can be read, with direct I/O"),
-        Err(_) => opened(File::open(path).map(|_| ()), "can be read, without direct I/O"),
+        Ok(_) => Check::ok("access", "can be read and written, with direct I/O"),
+        Err(_) => {
+            opened(File::open(path).map(|_| ()), "can be read and written, without direct I/O")
+        }
     }
 }
 
-fn opened(result: std::io::Result<()>, found: &str) -> Check {
+fn opened(result: io::Result<()>, found: &str) -> Check {
     match result {
         Ok(()) => Check::ok("access", found),
         Err(error) => {

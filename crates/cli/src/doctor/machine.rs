@@ -31,7 +31,7 @@ pub(super) fn checks() -> Vec<Check> {
         steal(&read("/proc/stat")),
         cgroups(&read("/proc/self/cgroup"), |file| fs::read_to_string(file).ok()),
         bfq(&release, &schedulers(&release), |file| fs::exists(file).unwrap_or(false)),
-        fuse(fs::exists("/dev/fuse").unwrap_or(false)),
+        fuse(fs::exists("/dev/fuse").unwrap_or(false), may_mount()),
     ]
 }
 
@@ -125,10 +125,21 @@ fn schedulers(release: &str) -> String {
     lists.chain([built_in]).filter_map(|it| fs::read_to_string(it).ok()).collect()
 }
 
-fn fuse(there: bool) -> Check {
+fn fuse(there: bool, may_mount: bool) -> Check {
+    if there && !may_mount {
+        let advice = "`disktime mount` needs it for users other than root: install fuse3";
+        return Check::new("FUSE", State::Note, "/dev/fuse, and no fusermount3", advice);
+    }
     let found = if there { "/dev/fuse" } else { "no /dev/fuse" };
     let advice = "`disktime mount` needs it: `modprobe fuse`, or give the container the device";
     Check::unless(there, State::Note, "FUSE", (found.to_owned(), advice))
+}
+
+/// Whether this user may mount, or has a program that does it.
+fn may_mount() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |name| std::env::split_paths(&path).any(|it| it.join(name).is_file());
+    rustix::process::geteuid().is_root() || there("fusermount3") || there("fusermount")
 }
 
 #[cfg(test)]
@@ -178,6 +189,9 @@ mod tests {
         assert_eq!(bfq("6.1", "", |_| false).state, State::Note);
         assert_eq!(bfq("6.1", "kernel/block/bfq.ko\n", |_| false).state, State::Ok);
         assert_eq!(bfq("6.1", "", |place| place.ends_with("bfq.ko.xz")).state, State::Ok);
-        assert_eq!(fuse(false).state, State::Note);
+        assert_eq!(fuse(false, true).state, State::Note);
+        assert_eq!(fuse(true, true).state, State::Ok);
+        // A user without root was told that all is well, and could not mount.
+        assert!(fuse(true, false).advice.contains("fuse3"));
     }
 }

@@ -40,6 +40,97 @@ fn the_doctor_finds_that_tests_can_run_here_and_names_what_is_not_there() {
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
 }
 
+/// The program in a directory, for a user who is not the superuser.
+struct Elsewhere(TempDir);
+
+impl Elsewhere {
+    fn new() -> Self {
+        let elsewhere = Self(TempDir::new().unwrap());
+        std::fs::copy(env!("CARGO_BIN_EXE_disktime"), elsewhere.path("disktime")).unwrap();
+        elsewhere.mode("", 0o755);
+        elsewhere.mode("disktime", 0o755);
+        elsewhere
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn mode(&self, name: &str, mode: u32) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(self.path(name), mode).unwrap();
+    }
+
+    /// A configuration of one back end.
+    fn configure(&self, back_end: &str) {
+        let text = format!(
+            "server = {{ nbd = [\"tcp:127.0.0.1:0\"] }}\n\
+             device = [{{ name = \"disk\", back_end = \"{back_end}\" }}]\n\
+             vdisk = [{{ name = \"db\", device = \"disk\", size = \"64KiB\" }}]\n",
+        );
+        std::fs::write(self.path("disktime.toml"), text).unwrap();
+        self.mode("disktime.toml", 0o644);
+    }
+
+    /// The program after a shell's `before`, as another user if this one is the superuser.
+    fn command(&self, before: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .current_dir(self.0.path())
+            .arg("-c")
+            .arg(format!("{before} exec ./disktime \"$@\""));
+        command.arg("sh").args(words).stdin(std::process::Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::process::CommandExt::uid(&mut command, 65534);
+            std::os::unix::process::CommandExt::gid(&mut command, 65534);
+        }
+        command
+    }
+}
+
+/// Both said that the file can be served, and the start failed: it could be read.
+#[test]
+fn a_file_that_may_not_be_written_is_told_before_a_start() {
+    let elsewhere = Elsewhere::new();
+    let image = elsewhere.path("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    elsewhere.configure(&format!("file:{}", image.display()));
+    let run = |words: &[&str]| {
+        let output = elsewhere.command("", words).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    for (bits, doctor, check) in [(0o666, 0, 0), (0o444, 1, 2)] {
+        elsewhere.mode("image", bits);
+        let (exit, said) = run(&["doctor", "image"]);
+        assert_eq!(exit, Some(doctor), "{said}");
+        assert_eq!(said.contains("Permission denied"), doctor == 1, "{said}");
+        let (exit, said) = run(&["serve", "--check", "--config", "disktime.toml"]);
+        assert_eq!(exit, Some(check), "{said}");
+        assert_eq!(said.contains("image: Permission denied"), check == 2, "{said}");
+    }
+}
+
+/// The doctor asked for a ring of 8 entries, and had one where a device's thread gets none.
+#[test]
+fn the_doctor_asks_for_such_a_ring_as_a_device_has() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.configure("memory");
+    for limit in ["ulimit -l 64;", "ulimit -l 1024;"] {
+        let said = elsewhere.command(limit, &["doctor"]).output().unwrap();
+        let mut serve = elsewhere.command(limit, &["serve", "--config", "disktime.toml"]);
+        serve.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+        let mut daemon = serve.spawn().unwrap();
+        let mut line = String::new();
+        let output = daemon.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+        let _ended_already = daemon.kill();
+        daemon.wait().unwrap();
+        let text = String::from_utf8_lossy(&said.stdout);
+        assert_eq!(said.status.success(), line.starts_with("db"), "{limit} {line}: {text}");
+    }
+}
+
 /// Docker refuses io_uring with EPERM, Podman hides it behind ENOSYS, kernels before 6.1 don't know its flags.
 #[test]
 fn a_system_that_refuses_io_uring_is_told_with_what_mends_it() {
