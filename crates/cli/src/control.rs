@@ -171,17 +171,30 @@ fn token(file: Option<&Path>) -> Result<String, BadInput> {
     })
 }
 
-/// No daemon is there, or it ended.
+/// No daemon is there, it ended, or this user may not ask it.
 pub fn gone(api: &ControlApi, error: &std::io::Error) -> anyhow::Error {
     let path = api.place();
-    anyhow!(
-        "{path}: {error}: is a daemon there? `disktime serve` starts one; --state or --url names it"
-    )
+    let remedy = if error.kind() == std::io::ErrorKind::PermissionDenied {
+        "it is for the daemon's own user: run this as that one, or as root"
+    } else {
+        "is a daemon there? `disktime serve` starts one; --state or --url names it"
+    };
+    anyhow!("{path}: {error}: {remedy}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A user beside the package's daemon was asked whether there is one.
+    #[test]
+    fn a_socket_of_another_user_is_no_missing_daemon() {
+        let api = ControlApi::at(Path::new("/run/disktime/control.sock"));
+        let said = |kind: std::io::ErrorKind| gone(&api, &kind.into()).to_string();
+        let refused = said(std::io::ErrorKind::PermissionDenied);
+        assert!(refused.contains("or as root") && !refused.contains("is a daemon"), "{refused}");
+        assert!(said(std::io::ErrorKind::NotFound).contains("`disktime serve` starts one"));
+    }
 
     #[test]
     fn a_token_goes_to_this_machine_only() {
