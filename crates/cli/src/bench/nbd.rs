@@ -111,8 +111,9 @@ fn plain(arguments: &Arguments, machine: &Machine) -> anyhow::Result<Vec<Row>> {
         settings.needs(Store::Memory).then(|| in_memory(machine)).transpose()?.flatten();
     places.in_memory = in_memory.as_ref().map(|it| it.path().join("image"));
     let mut peers = Vec::new();
-    for server in SERVERS.iter().filter(|server| settings.needs(server.store)) {
-        let at = directory.path().join(format!("{}-{}", server.store.name(), peers.len()));
+    let servers = SERVERS.iter().filter(|server| settings.needs(server.store));
+    for (number, server) in servers.enumerate() {
+        let at = directory.path().join(format!("server-{number}"));
         std::fs::create_dir(&at)?;
         machine.say(&format!("starting {}", server.name));
         match Peer::start(server, &at, &places, machine)? {

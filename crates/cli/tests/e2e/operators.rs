@@ -71,11 +71,13 @@ fn bad_input_exits_with_2_and_is_a_document_under_json() {
     let remote = format!("nbd+unix:///x?socket={}", within("nobody.sock"));
     let back_end = file("back_end.toml", &disk(&here, &remote));
     let (out, none) = (format!("{}/x", text(&socket)), within("none"));
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["demo", "--for", "2s"], "two rounds of a split 70/30 take 3.4s"),
         (&["demo", "--for", "3s", "--scene", "recorder"], "cycles take 4s"),
         (&["bench", "sched", "--seconds", "nan"], "0.01 to 3600"),
         (&["bench", "nbd", "--seconds=-1"], "0.01 to 3600"),
+        (&["bench", "nbd", "--only", "none of them"], "no load has that"),
+        (&["bench", "shards", "--only", "none of them"], "no load has that"),
         (&["paper", "all", "--seeds", "4000000000"], "1 to 1000 runs"),
         (&["serve", "--check", "--config", text(&socket)], "is no directory: create it"),
         (&["frobnicate"], "unrecognized subcommand"),
@@ -103,6 +105,23 @@ fn bad_input_exits_with_2_and_is_a_document_under_json() {
     }
     let help = String::from_utf8(disktime(&["--help"]).stdout).unwrap();
     assert!(help.contains("130  interrupted") && help.contains("not judged"), "{help}");
+}
+
+/// Each server was given a directory by the number of those that run: where one was not installed, the
+/// next one found its directory there, and the bench ended with "File exists".
+#[test]
+fn the_bench_leaves_out_servers_that_are_not_installed() {
+    let nothing = tempfile::TempDir::new().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+    command.args(["bench", "nbd", "--only", "memory/disktime/random read 4 KiB x 32", "--json"]);
+    command.args(["--rounds", "1", "--seconds", "0.05"]).env("PATH", nothing.path());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A busy machine is not judged.
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{said}");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let servers: Vec<_> = rows.as_array().unwrap().iter().map(|row| &row["server"]).collect();
+    assert_eq!(servers, ["disktime"], "{said}");
 }
 
 /// A command that is interrupted left its empty `--out`, a profile of 0 bytes, and directories of
