@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
 use disktime_api::{Event, Problem};
 use disktime_client::control::{Answer, ControlApi};
+use disktime_server::clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -159,11 +161,22 @@ fn token(file: Option<&Path>) -> Result<String, BadInput> {
     let shown = file.display();
     let text = disktime_profiler::read_text_of_any(file)
         .map_err(|error| BadInput(format!("--token-file {shown}: {error}")))?;
+    // A token that has ended is shown only where there is no other: the daemon says then that it has.
+    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(clock::wall_ms());
+    let now = humantime::format_rfc3339_seconds(now).to_string();
+    let has_ended = |line: &str| {
+        let mut words = line.split_whitespace().skip(2);
+        // Dates in both forms are in the order of their texts.
+        words.next() == Some("until") && words.next().is_some_and(|date| date <= &*now)
+    };
     let lines = || text.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#'));
-    let of =
-        |role: &str| lines().find_map(|line| line.strip_prefix(role)?.split_whitespace().next());
+    let of = |role: &str, ended| {
+        let mut lines = lines().filter(|line| has_ended(line) == ended);
+        lines.find_map(|line| line.strip_prefix(role)?.split_whitespace().next())
+    };
     let alone = || lines().next().filter(|line| !line.contains(char::is_whitespace));
-    let token = of("operate ").or_else(|| of("view ")).or_else(alone);
+    let best = |ended| of("operate ", ended).or_else(|| of("view ", ended));
+    let token = best(false).or_else(alone).or_else(|| best(true));
     token.map(str::to_owned).ok_or_else(|| {
         BadInput(format!(
             "--token-file {shown}: no token: a line is `operate TOKEN`, `view TOKEN` or `TOKEN`"
@@ -215,8 +228,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         for (text, expected) in [
-            ("# roles\nview abc\noperate def until 2030-01-01\n", Some("def")),
+            ("# roles\nview abc\noperate def until 2999-01-01\n", Some("def")),
             ("view abc\n", Some("abc")),
+            // After a token was replaced, the old one was shown, which had ended.
+            ("operate old until 2020-01-01\noperate new\n", Some("new")),
+            ("operate old until 2020-01-01T12:00:00Z\nview abc\n", Some("abc")),
+            ("operate old until 2020-01-01\n", Some("old")),
             ("\nabc\n", Some("abc")),
             ("# nothing\n", None),
             ("some words here\n", None),
