@@ -28,7 +28,7 @@ pub struct Why {
 /// Events of a daemon: changes, broken promises.
 #[derive(Args)]
 pub struct Events {
-    /// Go on with events as they happen
+    /// Go on with events as they happen; with --json one document a line
     #[arg(short, long)]
     follow: bool,
     /// Begin after the event of this number; 0 is before all that are kept
