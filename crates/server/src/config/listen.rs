@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use disktime_client::{Address, Uri};
+
 /// The longest path of a Unix socket in bytes: the system's 108, one of them for the end.
 const PATH_MAX: usize = 107;
 
@@ -94,7 +96,10 @@ impl Listen {
     #[must_use]
     pub fn uri(&self, export: &str) -> String {
         match self {
-            Self::Unix(path) => format!("nbd+unix:///{export}?socket={}", path.display()),
+            Self::Unix(path) => {
+                let address = Address::Unix { path: path.clone() };
+                Uri { address, export: export.to_owned() }.to_string()
+            }
             Self::Tcp(address) => format!("nbd://{address}/{export}"),
         }
     }
@@ -153,6 +158,16 @@ mod tests {
         }
         let unknown = parse(None, Some("no such group"));
         assert!(unknown.is_err_and(|(key, why)| key == "group" && why.contains("/etc/group")));
+    }
+
+    /// libnbd did not understand the address that was printed for a directory with a blank in its name.
+    #[test]
+    fn what_is_no_part_of_an_address_is_encoded_in_it() {
+        let uri = |path: &str| Listen::Unix(path.into()).uri("db");
+        assert_eq!(uri("/run/nbd.sock"), "nbd+unix:///db?socket=/run/nbd.sock");
+        assert_eq!(uri("/my disks/a#b?.sock"), "nbd+unix:///db?socket=/my%20disks/a%23b%3F.sock");
+        let read: Uri = uri("/my disks/100%.sock").parse().unwrap();
+        assert_eq!(read.address, Address::Unix { path: "/my disks/100%.sock".into() });
     }
 
     /// A path of 108 bytes and more was only found out at the bind, as "is another server running?".
