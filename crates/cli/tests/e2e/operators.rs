@@ -111,7 +111,7 @@ fn bad_input_exits_with_2_and_is_a_document_under_json() {
 /// next one found its directory there, and the bench ended with "File exists".
 #[test]
 fn the_bench_leaves_out_servers_that_are_not_installed() {
-    let nothing = tempfile::TempDir::new().unwrap();
+    let nothing = TempDir::new().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
     command.args(["bench", "nbd", "--only", "memory/disktime/random read 4 KiB x 32", "--json"]);
     command.args(["--rounds", "1", "--seconds", "0.05"]).env("PATH", nothing.path());
