@@ -593,6 +593,12 @@ impl Plane {
                 after.name
             )));
         }
+        // A start after a crash makes what is recorded: a change that is refused must not be.
+        if renames {
+            server.may_rename(&before.name, &after.name)?;
+        } else {
+            server.may_shrink(&before.name, bytes)?;
+        }
         store.begin_move(before, &after)?;
         let done = if renames {
             server.rename_vdisk(&before.name, &after.name)

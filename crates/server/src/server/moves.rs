@@ -14,6 +14,47 @@ use crate::shard::{Message, VdiskId};
 use crate::start_error::StartError;
 
 impl Server {
+    /// Whether a virtual disk can get another name now.
+    ///
+    /// # Errors
+    /// If there is no such virtual disk, the name is taken, or it has bitmaps or children.
+    pub fn may_rename(&self, name: &str, to: &str) -> Result<(), AlterError> {
+        let (at, place) = self.vdisk_at(name)?;
+        if self.roll.catalog.entry(to).is_some() || !self.rooms[at].is_vacant(to) {
+            return Err(AlterError::Taken { what: "vdisk", name: to.to_owned() });
+        }
+        self.is_not_leaving(to)?;
+        self.has_no_bitmaps(at, place)?;
+        self.has_no_children(at, name)
+    }
+
+    /// Whether a virtual disk can become smaller now.
+    ///
+    /// # Errors
+    /// If there is no such virtual disk, a client has it, or its device can't do it.
+    pub fn may_shrink(&self, name: &str, bytes: u64) -> Result<(), AlterError> {
+        let (at, place) = self.vdisk_at(name)?;
+        let before = self.config.devices[at].vdisks[place].size;
+        self.has_no_bitmaps(at, place)?;
+        let fixed = |reason: &str| {
+            let (name, reason) = (name.to_owned(), reason.to_owned());
+            Err(AlterError::Fixed { name, reason })
+        };
+        if bytes == 0 || bytes > before {
+            return fixed(&format!("it has {before} bytes, and can have 1 to {before}"));
+        }
+        if !self.rooms[at].can_shrink() {
+            return fixed(
+                "only virtual disks with files of their own, or in memory, become smaller: make a smaller \
+                 one and copy the data",
+            );
+        }
+        match self.roll.catalog.entry(name).map_or(0, |entry| entry.stats.connections()) {
+            0 => Ok(()),
+            clients => Err(AlterError::Connected { name: name.to_owned(), clients }),
+        }
+    }
+
     /// Gives a virtual disk another name. Its clients go on; those that connect from now on ask for the
     /// new name.
     ///
@@ -21,13 +62,8 @@ impl Server {
     /// If there is no such virtual disk, the name is taken, it has bitmaps, or the system refuses: then
     /// it has its old name.
     pub fn rename_vdisk(&mut self, name: &str, to: &str) -> Result<(), AlterError> {
+        self.may_rename(name, to)?;
         let (at, place) = self.vdisk_at(name)?;
-        if self.roll.catalog.entry(to).is_some() || !self.rooms[at].is_vacant(to) {
-            return Err(AlterError::Taken { what: "vdisk", name: to.to_owned() });
-        }
-        self.is_not_leaving(to)?;
-        self.has_no_bitmaps(at, place)?;
-        self.has_no_children(at, name)?;
         let id = self.id_of(name)?;
         self.rooms[at].rename(&self.config.devices[at], name, to)?;
         self.shards[at].tell(Message::Rename(id, to.to_owned()));
@@ -45,22 +81,8 @@ impl Server {
     /// If there is no such virtual disk, a client has it, its device can't do it, or the system refuses:
     /// then it has its old size.
     pub fn shrink_vdisk(&mut self, name: &str, bytes: u64) -> Result<(), AlterError> {
+        self.may_shrink(name, bytes)?;
         let (at, place) = self.vdisk_at(name)?;
-        let before = self.config.devices[at].vdisks[place].size;
-        self.has_no_bitmaps(at, place)?;
-        let fixed = |reason: &str| {
-            let (name, reason) = (name.to_owned(), reason.to_owned());
-            Err(AlterError::Fixed { name, reason })
-        };
-        if bytes == 0 || bytes > before {
-            return fixed(&format!("it has {before} bytes, and can have 1 to {before}"));
-        }
-        if !self.rooms[at].can_shrink() {
-            return fixed(
-                "only virtual disks with files of their own, or in memory, become smaller: make a smaller \
-                 one and copy the data",
-            );
-        }
         let id = self.id_of(name)?;
         // No client gets a place on it from now on.
         let Some(entry) = self.roll.catalog.hide(name) else {
