@@ -307,9 +307,14 @@ fn tls_forgets_what_was_said_in_the_clear() {
         assert_eq!((taken, end), (input.len() - list.len(), Handshake::StartTls));
         assert!(out.ends_with(&option_reply(OptionCode::StartTls, OptionReply::Ack, &[])));
         out.clear();
+        let once = option_reply(OptionCode::StartTls, OptionReply::ErrInvalid, &[]);
+        let mut other = ServerHandshake::with_tls(tls);
+        let input = [client_flags(3), option(OptionCode::StartTls, b"data")].concat();
+        let (_, end) = other.handle_input(&input, &shelf(), &mut out).unwrap();
+        assert_eq!((end, &out), (Handshake::NeedMore, &once), "it has no data");
+        out.clear();
         let input = [start.clone(), option(OptionCode::Go, &info_data("alpha", &[]))].concat();
         let (_, end) = server.handle_input(&input, &shelf(), &mut out).unwrap();
-        let once = option_reply(OptionCode::StartTls, OptionReply::ErrInvalid, &[]);
         assert!(out.starts_with(&once), "TLS within TLS is refused");
         let Handshake::Transmission(session) = end else { panic!("{end:?}") };
         assert_eq!(session.style, ReplyStyle::Simple, "it was agreed to in the clear");

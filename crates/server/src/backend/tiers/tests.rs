@@ -50,3 +50,24 @@ fn an_entry_counts_only_if_its_sync_was_told_everything() {
         assert_eq!(tiers.unsure.is_none(), counts, "{client}");
     }
 }
+
+/// Nothing noticed that the rule was gone: a write that was slower than the rest of the migration would land where
+/// nobody reads any more.
+#[test]
+fn the_last_piece_waits_for_writes_that_are_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut tiers = tiers(directory.path());
+    let mut pool = Pool::for_files();
+    let mut ring = Ring::new(pool.arena()).unwrap();
+    let io = &mut Io { ring: &mut ring, pool: &mut pool };
+    let slot = tiers.map.take().unwrap();
+    tiers.migration = Some(Migration::new(2, slot, Tier::Fast));
+    let data = (io.pool.take(ALIGN), 0..ALIGN);
+    tiers.write(Name { job: 1, step: 0 }, 2 * EXTENT, data, false, io);
+    tiers.cache(2, 0, 2 * EXTENT..3 * EXTENT, io);
+    let phase = |tiers: &Tiers| tiers.migration.as_ref().expect("it is under way").phase.clone();
+    assert_eq!(phase(&tiers), Phase::Ready);
+    let write = under(&tiers, |it| matches!(it, Under::Extent { .. }));
+    tiers.heard(write, (Keep::Nothing, i32::try_from(ALIGN).unwrap()), io);
+    assert_eq!(phase(&tiers), Phase::Reading(2 * EXTENT..3 * EXTENT));
+}
