@@ -387,8 +387,10 @@ mod tests {
         let (at, block) = map.block(slot, Some(7));
         file.write_all_at(&block, at).unwrap();
         assert_eq!(open(&file, "/other"), Err(MapError::Other { of: "/slow".into() }));
-        let shrunk = Map::open(&file, Shape { slots: 699, extents: 2000 }, Path::new("/slow"));
-        assert!(shrunk.unwrap_err().to_string().contains("700 slots and 1000 extents"));
+        for (slots, extents) in [(699, 2000), (900, 999)] {
+            let shrunk = Map::open(&file, Shape { slots, extents }, Path::new("/slow"));
+            assert!(shrunk.unwrap_err().to_string().contains("700 slots and 1000 extents"));
+        }
         let grown = Map::open(&file, Shape { slots: 900, extents: 2000 }, Path::new("/slow"));
         let grown = grown.unwrap();
         assert_eq!((grown.slots(), grown.extents(), grown.slot(7)), (700, 2000, Some(slot)));

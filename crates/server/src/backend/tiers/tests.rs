@@ -48,6 +48,7 @@ fn an_entry_counts_only_if_its_sync_was_told_everything() {
         tiers.heard(synced, (Keep::Nothing, 0), io);
         assert_eq!(tiers.map.slot(2).is_some(), counts, "{client}");
         assert_eq!(tiers.unsure.is_none(), counts, "{client}");
+        assert_eq!(tiers.lost(), !counts, "clients hear of it");
     }
 }
 
@@ -64,10 +65,55 @@ fn the_last_piece_waits_for_writes_that_are_under_way() {
     tiers.migration = Some(Migration::new(2, slot, Tier::Fast));
     let data = (io.pool.take(ALIGN), 0..ALIGN);
     tiers.write(Name { job: 1, step: 0 }, 2 * EXTENT, data, false, io);
+    assert_eq!(tiers.cache(3, 1, 2 * EXTENT..3 * EXTENT, io), 0, "a client's is no piece");
     tiers.cache(2, 0, 2 * EXTENT..3 * EXTENT, io);
     let phase = |tiers: &Tiers| tiers.migration.as_ref().expect("it is under way").phase.clone();
     assert_eq!(phase(&tiers), Phase::Ready);
     let write = under(&tiers, |it| matches!(it, Under::Extent { .. }));
     tiers.heard(write, (Keep::Nothing, i32::try_from(ALIGN).unwrap()), io);
     assert_eq!(phase(&tiers), Phase::Reading(2 * EXTENT..3 * EXTENT));
+}
+
+/// The device may have lost the copy with the data of a write that failed, and tells that once.
+#[test]
+fn an_error_of_a_change_puts_the_copy_in_doubt() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut tiers = tiers(directory.path());
+    let mut pool = Pool::for_files();
+    let mut ring = Ring::new(pool.arena()).unwrap();
+    let io = &mut Io { ring: &mut ring, pool: &mut pool };
+    let written = i32::try_from(ALIGN).unwrap();
+    let results = [(false, EIO), (true, -libc::ENOSPC), (true, written), (true, EIO)];
+    for (job, (writes, result)) in (0..).zip(results) {
+        let (name, data) = (Name { job, step: 0 }, (io.pool.take(ALIGN), 0..ALIGN));
+        if writes {
+            tiers.write(name, 0, data, false, io);
+        } else {
+            tiers.read(name, 0, data, io);
+        }
+        let asked = under(&tiers, |it| matches!(it, Under::Extent { .. }));
+        tiers.heard(asked, (Keep::Nothing, result), io);
+        assert_eq!(tiers.syncs.clients, (writes, result) == (true, EIO), "{writes}, {result}");
+    }
+}
+
+/// A copy that came into doubt while it was made durable is made again, not entered.
+#[test]
+fn a_copy_in_doubt_is_not_entered() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut tiers = tiers(directory.path());
+    let mut pool = Pool::for_files();
+    let mut ring = Ring::new(pool.arena()).unwrap();
+    let io = &mut Io { ring: &mut ring, pool: &mut pool };
+    let all = 2 * EXTENT..3 * EXTENT;
+    let slot = tiers.map.take().unwrap();
+    let mut migration = Migration::new(2, slot, Tier::Fast);
+    migration.begin_piece(1, &all);
+    assert_eq!(migration.next_run(), Some(all.clone()));
+    migration.phase = Phase::Syncing;
+    tiers.migration = Some(migration);
+    tiers.doubt();
+    tiers.stepped(Keep::Nothing, 0, io);
+    let phase = tiers.migration.as_ref().map(|it| it.phase.clone());
+    assert_eq!(phase, Some(Phase::Reading(all)));
 }
