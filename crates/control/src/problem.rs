@@ -185,9 +185,10 @@ impl From<AlterError> for Refusal {
             | AlterError::NotEmpty { .. }
             | AlterError::Connected { .. } => StatusCode::CONFLICT,
             AlterError::Config(error) => return Self::of_config(error),
-            AlterError::Silent(_) | AlterError::Slow { .. } | AlterError::Coming(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            AlterError::Silent(_)
+            | AlterError::Deaf(_)
+            | AlterError::Slow { .. }
+            | AlterError::Coming(_) => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Refused { error: VdiskError::Ends, .. } => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Refused { error: VdiskError::Connected(_) | VdiskError::Held, .. } => {
                 StatusCode::CONFLICT

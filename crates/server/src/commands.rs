@@ -121,10 +121,12 @@ impl CommandDesk {
         };
         let (answer, outcome) = crossbeam_channel::bounded(1);
         let vdisk = entry.vdisk;
-        entry.shard.tell(Message::Bitmap { vdisk, step, answer });
-        match outcome.recv_timeout(TIMEOUT) {
-            Ok(outcome) => outcome.map_err(|error| format!("vdisk {name}: {error}")),
-            Err(_) => Err(format!("vdisk {name}: its device's thread does not answer")),
+        let told = entry.shard.tell_change(Message::Bitmap { vdisk, step, answer });
+        match told.then(|| outcome.recv_timeout(TIMEOUT)) {
+            Some(Ok(outcome)) => outcome.map_err(|error| format!("vdisk {name}: {error}")),
+            Some(Err(_)) | None => {
+                Err(format!("vdisk {name}: its device's thread does not answer"))
+            }
         }
     }
 }

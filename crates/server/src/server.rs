@@ -588,10 +588,8 @@ impl Server {
     fn stop(&mut self) -> io::Result<()> {
         let until = crate::clock::now() + END;
         wake(&self.closing);
-        for shard in self.shards.drain(..) {
-            let left = until.since(crate::clock::now()).as_nanos();
-            shard.tell_within(Message::Drain, Duration::from_nanos(left));
-        }
+        // One that stands still keeps no other one waiting.
+        self.shards.drain(..).for_each(|shard| shard.tell_surely(Message::Drain));
         let mut outcome = self.threads.join(until).map(drop);
         // Recorders end once their shards have.
         for recorder in self.recorders.drain(..) {

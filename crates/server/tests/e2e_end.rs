@@ -12,7 +12,7 @@ use disktime_server::backend::faulty::Fault;
 use disktime_server::backend::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use disktime_server::config::VdiskConfig;
 use disktime_server::ring::Keep;
-use disktime_server::{AlterError, Server, Watch, Wrap};
+use disktime_server::{AlterError, ReloadError, Server, Watch, Wrap};
 use tempfile::TempDir;
 
 mod shards;
@@ -183,4 +183,71 @@ fn clients_of_a_device_that_stands_still_keep_nobody_from_others() {
     drop(open);
     let _it_is_let_go = reading.join().unwrap();
     server.shutdown().unwrap();
+}
+
+/// A change waited without end for a device that stood still, once 256 changes and clients waited for it, and with
+/// it the API and SIGTERM.
+#[test]
+fn changes_of_a_device_that_stands_still_are_refused_and_do_not_keep_the_daemon_from_its_end() {
+    let directory = TempDir::new().unwrap();
+    let text = format!(
+        "[server]\nnbd = [\"unix:{}/nbd.sock\"]\n[[device]]\nname = \"disk\"\nback_end = \"memory\"\n\
+         [[vdisk]]\nname = \"a\"\ndevice = \"disk\"\nsize = \"1MiB\"\n\
+         [[vdisk]]\nname = \"b0\"\ndevice = \"disk\"\nsize = \"1MiB\"\n",
+        directory.path().display()
+    );
+    for ends_still in [false, true] {
+        let (open, gate) = crossbeam_channel::bounded(0);
+        let wrap: Wrap = Arc::new(move |_, inner| Box::new(Standing { inner, gate: gate.clone() }));
+        let mut server = Server::start_wrapped(shards::parse(&text).unwrap(), &wrap).unwrap();
+        let mut client = connect(&server, 0);
+        let reading = std::thread::spawn(move || client.read(0, &mut [0; 512]).is_ok());
+        while server.watch(Watch::Busy)[0].is_some() {}
+        let other = text.replace("\"a\"\ndevice", "\"a\"\nweight = 7\ndevice");
+        let (tell, told) = crossbeam_channel::bounded(1);
+        let changes = std::thread::spawn(move || {
+            // Renamings wait for no answer.
+            let rename =
+                |at: usize| server.rename_vdisk(&format!("b{at}"), &format!("b{}", at + 1));
+            let (at, full) = (0..1000).map(rename).enumerate().find(|it| it.1.is_err()).unwrap();
+            assert!(matches!(full, Err(AlterError::Deaf(_))), "{full:?}");
+            assert_eq!(server.vdisks()[1].name, format!("b{at}"), "its old name stays");
+            let said = full.unwrap_err().to_string();
+            assert!(said.contains("device disk: its thread stands still"), "{said}");
+            let vdisks = &server.config().devices[0].vdisks;
+            let (a, new) =
+                (vdisks[0].clone(), VdiskConfig { name: "new".to_owned(), ..vdisks[0].clone() });
+            let altered = server.alter_vdisk("disk", a);
+            let added = server.add_vdisk("disk", new).map(drop);
+            let shrunk = server.shrink_vdisk(&format!("b{at}"), 4096);
+            let removed = server.remove_vdisk("a");
+            for refused in [altered, added, shrunk, removed] {
+                assert!(matches!(refused, Err(AlterError::Deaf(_))), "{refused:?}");
+            }
+            let b = server.config().devices[0].vdisks[1].name.clone();
+            let reloaded = server
+                .reload(shards::parse(&other.replace("\"b0\"", &format!("\"{b}\""))).unwrap());
+            assert!(matches!(reloaded, Err(ReloadError::Deaf(_))), "{reloaded:?}");
+            assert_eq!(server.vdisks().len(), 2);
+            tell.send(server).unwrap();
+        });
+        let server = told.recv_timeout(Duration::from_secs(60));
+        let mut server = server.expect("no change waits for the device");
+        changes.join().unwrap();
+        if ends_still {
+            let (tell, told) = crossbeam_channel::bounded(1);
+            std::thread::spawn(move || tell.send(server.shutdown().is_ok()));
+            assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(true));
+            drop(open);
+            let _it_is_let_go = reading.join().unwrap();
+            continue;
+        }
+        drop(open);
+        let _it_is_let_go = reading.join().unwrap();
+        while server.watch(Watch::Busy)[0].is_none() {}
+        server.remove_vdisk("a").unwrap();
+        let b = server.config().devices[0].vdisks[0].clone();
+        server.add_vdisk("disk", VdiskConfig { name: "new".to_owned(), ..b }).unwrap();
+        server.shutdown().unwrap();
+    }
 }

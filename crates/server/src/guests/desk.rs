@@ -63,10 +63,12 @@ impl Invitation {
         let name_of_it = short_name(guest_name).into();
         let came =
             FromGuest::Came { name: name_of_it, told: to, asks: asked, headroom_ppm, answer };
-        shard.tell(Message::Guest(guest, came));
-        match outcome.recv_timeout(TIMEOUT) {
-            Ok(taken) => taken.map_err(|why| format!("device {name}: {why}"))?,
-            Err(_) => return Err(format!("device {name}: its thread does not answer")),
+        let sent = shard.tell_change(Message::Guest(guest, came));
+        match sent.then(|| outcome.recv_timeout(TIMEOUT)) {
+            Some(Ok(taken)) => taken.map_err(|why| format!("device {name}: {why}"))?,
+            Some(Err(_)) | None => {
+                return Err(format!("device {name}: its thread does not answer"));
+            }
         }
         Ok(Self { shard, guest, asks, told })
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{AlterError, Server, Starting, TIMEOUT, Wrap};
+use super::{AlterError, Server, Starting, Wrap};
 use crate::backend::BackEnd;
 use crate::config::DeviceConfig;
 use crate::handover::patiently;
@@ -106,7 +106,7 @@ impl Server {
         self.grounds.remove(at);
         self.rooms.remove(at);
         self.roll.hosts.remove(name);
-        self.shards.remove(at).tell_within(Message::Drain, TIMEOUT);
+        self.shards.remove(at).tell_surely(Message::Drain);
         self.roll.claims.release(name);
         Ok(())
     }

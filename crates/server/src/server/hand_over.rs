@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use disktime_core::Instant;
 use disktime_nbd::{ExportInfo, Session, TransmissionFlags};
 
-use super::{END, Server};
+use super::{END, Server, TIMEOUT};
 use crate::clock;
 use crate::desk::{Catalog, GRACE};
 use crate::frontend::nbd::{Accepted, Parted};
@@ -57,10 +57,7 @@ impl Server {
         let _the_desk_is_gone =
             self.handing.desk.recv_timeout(2 * Duration::from_nanos(GRACE.as_nanos()));
         let (to, left) = crossbeam_channel::unbounded();
-        for shard in self.shards.drain(..) {
-            let rest = Duration::from_nanos(until.since(clock::now()).as_nanos());
-            shard.tell_within(Message::HandOver(to.clone()), rest);
-        }
+        self.shards.drain(..).for_each(|shard| shard.tell_surely(Message::HandOver(to.clone())));
         drop(to);
         let clients = gather(&left, until);
         let mut outcome = self.threads.join(until);
@@ -96,8 +93,10 @@ impl Server {
         let export = ExportInfo { size_bytes: size, flags, ..entry.info.clone() };
         let session = Session { export, style, contexts };
         let client = Accepted { socket, session, seat, unread, skip, tls: None };
-        entry.shard.tell(Message::Client { client, vdisk: entry.vdisk });
-        Some(())
+        entry
+            .shard
+            .tell_within(Message::Client { client, vdisk: entry.vdisk }, TIMEOUT)
+            .then_some(())
     }
 }
 

@@ -94,6 +94,12 @@ pub enum AlterError {
         /// How many.
         clients: u64,
     },
+    /// The device's thread stands still, and too many messages wait for it: nothing has changed.
+    #[error(
+        "device {0}: its thread stands still, and too many messages wait for it: nothing has changed; repeat \
+         this once the device answers again, and see `disktime device list` and the log"
+    )]
+    Deaf(String),
     /// The device's thread did not answer in time: whether it changes later is unknown.
     #[error("device {0} does not answer: look again whether it has changed")]
     Silent(String),
@@ -155,12 +161,12 @@ impl Server {
         };
         let (answer, outcome) = crossbeam_channel::bounded(1);
         let new = NewVdisk { id: view.id, vdisk: disk, bytes, file, parent, spec, answer };
-        shard.tell(Message::AddVdisk(Box::new(new)));
-        if let Err(error) = answered(&outcome, &alone.name) {
+        let told = changed(&shard, Message::AddVdisk(Box::new(new)), &alone.name);
+        if let Err(error) = told.and_then(|()| answered(&outcome, &alone.name)) {
             // A device that hears of it later hears of its removal after it.
             if matches!(error, AlterError::Silent(_)) {
                 let (answer, _) = crossbeam_channel::bounded(1);
-                shard.tell(Message::RemoveVdisk(view.id, answer));
+                shard.tell_surely(Message::RemoveVdisk(view.id, answer));
             }
             self.roll.catalog.remove(&vdisk.name);
             self.give_up_room(at, &vdisk.name);
@@ -213,8 +219,10 @@ impl Server {
         let Entry { shard, vdisk, .. } =
             &*self.roll.catalog.entry(name).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
         let (answer, outcome) = crossbeam_channel::bounded(1);
+        let device = &self.config.devices[at].name;
+        changed(shard, Message::RemoveVdisk(*vdisk, answer), device)?;
+        // A client that comes in between is told that it is gone.
         self.roll.catalog.remove(name);
-        shard.tell(Message::RemoveVdisk(*vdisk, answer));
         self.roll.leaving.insert(name.to_owned(), outcome.clone());
         Ok(Removal(outcome))
     }
@@ -281,7 +289,8 @@ impl Server {
         let layout = (bytes > before).then(|| self.rooms[at].plan(&altered)).transpose()?;
         let id = self.id_of(&vdisk.name)?;
         let (answer, outcome) = crossbeam_channel::bounded(1);
-        self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
+        let change = Message::Change(vec![(id, contracts[place])], answer);
+        changed(&self.shards[at], change, device)?;
         if let Err(error) = answered(&outcome, device) {
             // A device that hears of it later hears of the old contract after it.
             if matches!(error, AlterError::Silent(_)) {
@@ -296,8 +305,9 @@ impl Server {
             }
             let extent = self.grounds[at].extent(self.grounds[at].bases[place], bytes);
             let (answer, outcome) = crossbeam_channel::bounded(1);
-            self.shards[at].tell(Message::Grow { vdisk: id, bytes, extent, answer });
-            if let Err(error) = answered(&outcome, device) {
+            let grow = Message::Grow { vdisk: id, bytes, extent, answer };
+            let told = changed(&self.shards[at], grow, device);
+            if let Err(error) = told.and_then(|()| answered(&outcome, device)) {
                 self.restore(at, place, id);
                 return Err(error);
             }
@@ -318,7 +328,7 @@ impl Server {
     fn restore(&self, at: usize, place: usize, id: VdiskId) {
         let Ok(contracts) = self.grounds[at].contracts(&self.config.devices[at]) else { return };
         let (answer, _) = crossbeam_channel::bounded(1);
-        self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
+        self.shards[at].tell_surely(Message::Change(vec![(id, contracts[place])], answer));
     }
 
     pub(super) fn id_of(&self, name: &str) -> Result<VdiskId, AlterError> {
@@ -390,6 +400,15 @@ impl Removal {
 
 /// Where the outcome of a change at a shard comes in.
 pub(super) type Outcome = Receiver<Result<(), VdiskError>>;
+
+/// Sends a change to a shard, if it takes any.
+pub(super) fn changed(
+    shard: &ShardHandle,
+    change: Message,
+    device: &str,
+) -> Result<(), AlterError> {
+    if shard.tell_change(change) { Ok(()) } else { Err(AlterError::Deaf(device.to_owned())) }
+}
 
 /// The outcome of a change at a shard.
 pub(super) fn answered(outcome: &Outcome, device: &str) -> Result<(), AlterError> {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::live::answered;
+use super::live::{answered, changed};
 use super::{AlterError, Server};
 use crate::backend::{BackEndKind, PoolDirectory};
 use crate::config::DeviceConfig;
@@ -65,8 +65,11 @@ impl Server {
         self.may_rename(name, to)?;
         let (at, place) = self.vdisk_at(name)?;
         let id = self.id_of(name)?;
+        if !self.shards[at].takes_changes() {
+            return Err(AlterError::Deaf(self.config.devices[at].name.clone()));
+        }
         self.rooms[at].rename(&self.config.devices[at], name, to)?;
-        self.shards[at].tell(Message::Rename(id, to.to_owned()));
+        self.shards[at].tell_surely(Message::Rename(id, to.to_owned()));
         self.roll.catalog.rename(name, to);
         if let Some(view) = self.vdisks.iter_mut().find(|view| view.name == name) {
             to.clone_into(&mut view.name);
@@ -111,15 +114,25 @@ impl Server {
             let extent = server.grounds[at].extent(base, bytes);
             let (answer, outcome) = crossbeam_channel::bounded(1);
             let vdisk = id;
-            server.shards[at].tell(if grows {
-                Message::Grow { vdisk, bytes, extent, answer }
+            if grows {
+                server.shards[at].tell_surely(Message::Grow { vdisk, bytes, extent, answer });
             } else {
-                Message::Shrink { vdisk, bytes, extent, answer }
-            });
+                let shrink = Message::Shrink { vdisk, bytes, extent, answer };
+                changed(&server.shards[at], shrink, &device)?;
+            }
             answered(&outcome, &device)
         };
         // First the shard: nothing is asked of the bytes beyond any more.
-        set(self, bytes, false)?;
+        if let Err(error) = set(self, bytes, false) {
+            // A device that hears of it later hears of the old size after it.
+            if matches!(error, AlterError::Silent(_)) {
+                let extent = self.grounds[at].extent(base, before);
+                let (answer, _) = crossbeam_channel::bounded(1);
+                let grow = Message::Grow { vdisk: id, bytes: before, extent, answer };
+                self.shards[at].tell_surely(grow);
+            }
+            return Err(error);
+        }
         let mut altered = self.config.devices[at].clone();
         altered.vdisks[place].size = bytes;
         if let Err(error) = self.rooms[at].shrink(&altered, place) {

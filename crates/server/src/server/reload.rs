@@ -1,9 +1,13 @@
 //! Another configuration while the daemon runs: contracts, sizes that grow, bitmaps.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use crossbeam_channel::Receiver;
 
 use super::{Server, TIMEOUT};
 use crate::bitmap::BitmapSpec;
+use crate::clock;
 use crate::config::{Change, Config, DeviceConfig, VdiskConfig, changes};
 use crate::shard::{Message, VdiskId};
 use crate::start_error::{StartError, Unfit};
@@ -41,6 +45,12 @@ pub enum ReloadError {
     /// The certificates can't be read again: connections get those from before.
     #[error("tls: {0}: new connections get the certificates from before")]
     Tls(TlsError),
+    /// A device's thread stands still, and too many messages wait for it.
+    #[error(
+        "device {0}: its thread stands still, and too many messages wait for it: send SIGHUP again once the \
+         device answers"
+    )]
+    Deaf(String),
     /// The contracts of a device can't all be kept.
     #[error("device {device}: {error}")]
     Refused {
@@ -64,9 +74,9 @@ impl Server {
     /// what differs.
     ///
     /// # Errors
-    /// If anything else differs, a device can't keep all contracts, there is no room, or a certificate can't
-    /// be read: then nothing changes.
-    pub fn reload(&mut self, config: Config) -> Result<Vec<Change>, ReloadError> {
+    /// If anything else differs, a device can't keep all contracts or hears no changes, there is no room, or a
+    /// certificate can't be read: then nothing changes.
+    pub fn reload(&mut self, mut config: Config) -> Result<Vec<Change>, ReloadError> {
         let (live, fixed): (Vec<_>, Vec<_>) =
             changes(&self.config, &config).into_iter().partition(|change| change.live);
         if !fixed.is_empty() {
@@ -83,25 +93,46 @@ impl Server {
             ground.engine(device).map(drop).map_err(refused)?;
             agreed.push(ground.contracts(device).map_err(Unfit::from).map_err(refused)?);
         }
+        if let Some(at) = self.shards.iter().position(|shard| !shard.takes_changes()) {
+            return Err(ReloadError::Deaf(self.config.devices[at].name.clone()));
+        }
         let settings = self.tls.as_ref().map(|tls| tls.read_again()).transpose();
         let settings = settings.map_err(ReloadError::Tls)?;
         let grown = self.make_room(&config)?;
         let mut ids = self.vdisks.iter().map(|vdisk| vdisk.id);
-        for (shard, contracts) in self.shards.iter().zip(agreed) {
+        let mut deaf = BTreeSet::new();
+        for (at, contracts) in agreed.into_iter().enumerate() {
             let contracts = contracts.into_iter().zip(ids.by_ref());
             let contracts = contracts.map(|(contract, id)| (id, contract)).collect();
             // No thread waits for the answer: it was admitted above, and the shard logs what it
             // can't do.
             let (answer, _) = crossbeam_channel::bounded(1);
-            shard.tell(Message::Change(contracts, answer));
+            self.tell_or_note(at, Message::Change(contracts, answer), &mut deaf);
         }
-        self.grow(&grown);
-        self.set_bitmaps(&config);
+        self.grow(&grown, &mut deaf);
+        self.set_bitmaps(&config, &mut deaf);
+        for at in deaf {
+            let device = &self.config.devices[at];
+            let text =
+                "its thread stands still: send SIGHUP again once it answers, to repeat its changes";
+            tracing::error!(device = device.name, "{text}");
+            config.devices[at] = device.clone();
+        }
         self.config = config;
         if let Some((tls, settings)) = self.tls.as_ref().zip(settings) {
             tls.renew(settings);
         }
         Ok(live)
+    }
+
+    /// Tells a shard, whose changes may be more than it hears at once; notes one that stands still, and tells it
+    /// nothing more. Whether it was told.
+    fn tell_or_note(&self, at: usize, message: Message, deaf: &mut BTreeSet<usize>) -> bool {
+        let told = !deaf.contains(&at) && self.shards[at].tell_within(message, TIMEOUT);
+        if !told {
+            deaf.insert(at);
+        }
+        told
     }
 
     /// Makes room for virtual disks that are larger in another configuration; answers which.
@@ -130,7 +161,7 @@ impl Server {
     }
 
     /// Has virtual disks have the bitmaps of another configuration, and clients find them.
-    fn set_bitmaps(&mut self, config: &Config) {
+    fn set_bitmaps(&mut self, config: &Config, deaf: &mut BTreeSet<usize>) {
         let shards = config.devices.iter().enumerate();
         let shards = shards.flat_map(|(at, device)| device.vdisks.iter().map(move |_| at));
         let mut asked = Vec::new();
@@ -141,33 +172,40 @@ impl Server {
                 continue;
             }
             let (answer, outcome) = crossbeam_channel::bounded(1);
-            self.shards[shard].tell(Message::Bitmaps(view.id, specs.clone(), answer));
-            asked.push((outcome, &view.bitmaps, specs));
+            let change = Message::Bitmaps(view.id, specs.clone(), answer);
+            if self.tell_or_note(shard, change, deaf) {
+                asked.push((outcome, (&view.bitmaps, specs)));
+            }
         }
-        for (outcome, offered, specs) in asked {
-            wait(&outcome, "its bitmaps change later");
-            offered.set(specs);
-        }
+        let (outcomes, changed): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        wait(&outcomes, "bitmaps there change later");
+        changed.into_iter().for_each(|(offered, specs)| offered.set(specs));
     }
 
     /// Has shards serve more of virtual disks for which there is room.
-    fn grow(&self, grown: &[Grown]) {
+    fn grow(&self, grown: &[Grown], deaf: &mut BTreeSet<usize>) {
         let ask = |it: &Grown| {
             let (answer, outcome) = crossbeam_channel::bounded(1);
             let Grown { shard, id, bytes, extent } = *it;
-            self.shards[shard].tell(Message::Grow { vdisk: id, bytes, extent, answer });
-            outcome
+            let grow = Message::Grow { vdisk: id, bytes, extent, answer };
+            self.tell_or_note(shard, grow, deaf).then_some(outcome)
         };
         // All are asked before the first one is waited for. Clients that connect from then on hear the
         // new size; a shard logs what it can't do.
-        let outcomes: Vec<_> = grown.iter().map(ask).collect();
-        outcomes.iter().for_each(|outcome| wait(outcome, "a virtual disk there grows later"));
+        let outcomes: Vec<_> = grown.iter().filter_map(ask).collect();
+        wait(&outcomes, "virtual disks there grow later");
     }
 }
 
-/// Waits until a shard has done as it was told; it logs what it can't do.
-fn wait<T>(outcome: &Receiver<T>, otherwise: &str) {
-    if outcome.recv_timeout(TIMEOUT).is_err() {
-        tracing::warn!("a device does not answer: {otherwise}");
+/// Waits for a moment until shards have done as they were told; they log what they can't do.
+fn wait<T>(outcomes: &[Receiver<T>], otherwise: &str) {
+    let until = clock::now() + disktime_core::Duration::from_secs(TIMEOUT.as_secs());
+    let is_late = |outcome: &&Receiver<T>| {
+        let rest = Duration::from_nanos(until.since(clock::now()).as_nanos());
+        outcome.recv_timeout(rest).is_err()
+    };
+    let late = outcomes.iter().filter(is_late).count();
+    if late > 0 {
+        tracing::warn!(late, "a device does not answer: {otherwise}");
     }
 }

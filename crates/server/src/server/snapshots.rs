@@ -32,7 +32,7 @@ struct Held<'a>(&'a SnapshotJob);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.shard.tell(Message::Release(self.0.of.0));
+        self.0.shard.tell_surely(Message::Release(self.0.of.0));
     }
 }
 
@@ -87,7 +87,9 @@ impl SnapshotJob {
     /// Waits until the device has no request of the virtual disk.
     fn hold(&self) -> Result<Held<'_>, AlterError> {
         let (answer, outcome) = crossbeam_channel::bounded(1);
-        self.shard.tell(Message::Hold(self.of.0, answer));
+        if !self.shard.tell_change(Message::Hold(self.of.0, answer)) {
+            return Err(AlterError::Deaf(self.device.clone()));
+        }
         match outcome.recv_timeout(Duration::from_secs(HOLD_SECONDS)) {
             Ok(Ok(())) => Ok(Held(self)),
             Ok(Err(VdiskError::Unknown(_))) => Err(AlterError::NoVdisk(self.of.1.clone())),
