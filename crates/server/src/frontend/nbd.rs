@@ -21,6 +21,7 @@ use disktime_nbd::{
     Checked, EXTENDED_REQUEST_BYTES, Operation, ProtocolError, REQUEST_BYTES, Reject,
     RequestHeader, Session,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
 
 use super::request::{BlockError, Input, Origin, State, Ticket, Work, place};
@@ -404,7 +405,22 @@ impl Connection {
             None => self.incoming.received(buffer, result),
         };
         // Given up by this side.
-        if result == -libc::ECANCELED { Some((0, 0)) } else { came }
+        if result == -libc::ECANCELED {
+            return Some((0, 0));
+        }
+        // Input is received once all requests before it are issued: each has a reply to come.
+        if result == 0 && self.tls.is_none() && self.writing.is_none() && self.may_hear() {
+            self.close();
+            return Some((0, 0));
+        }
+        came
+    }
+
+    /// Whether the client, which sends no more, may still read: over TCP its first reply finds out.
+    fn may_hear(&self) -> bool {
+        let mut polled = [PollFd::new(&self.fd, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&now)).is_ok_and(|hung_up| hung_up == 0)
     }
 
     /// Sends more of the gathered replies, unless some are being sent.

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -700,4 +701,40 @@ fn a_last_flush_that_fails_is_told_at_a_hand_over() {
         left.try_iter().count()
     };
     assert_eq!((lost(true), lost(false)), (1, 0));
+}
+
+/// A client that said by the end of its socket that it asks for nothing more got no replies to what it had asked.
+#[test]
+fn a_client_that_only_sends_no_more_gets_its_replies() {
+    let mut rig = rig(&[7]);
+    rig.shut.set(true);
+    let mut half = rig.client(7, &[flush(1), write(2, 0x77), flush(3)]);
+    let whole = rig.client(7, &[flush(4), flush(5)]);
+    // One more is migration's own.
+    rig.until(|shard| shard.operations.len() == 6);
+    half.shutdown(Shutdown::Write).unwrap();
+    // One that is gone as a whole has no use for replies: what the device has not begun is dropped.
+    drop(whole);
+    rig.until(|shard| shard.operations.len() < 6);
+    assert_eq!(replies(&mut rig, &mut half), (Vec::new(), false));
+    assert_eq!(rig.shard.operations.len(), 4);
+    rig.open();
+    let (mut came, ended) = replies(&mut rig, &mut half);
+    came.sort_unstable();
+    assert_eq!((came, ended), (vec![(1, 0), (2, 0), (3, 0)], true));
+    rig.until(|shard| shard.clients.is_empty());
+    assert_eq!((rig.shard.vdisks[0].clients, rig.budget.used()), (0, 0));
+    rig.shard.engine.assert_conserved();
+}
+
+/// A write of which the data never come is no reason to wait.
+#[test]
+fn a_client_that_ends_within_a_write_is_let_go() {
+    let mut rig = rig(&[7]);
+    let mut client = rig.client(7, &[write(1, 0x77)[..100].to_vec()]);
+    rig.until(|shard| shard.operations.len() == 2);
+    client.shutdown(Shutdown::Write).unwrap();
+    rig.until(|shard| shard.clients.is_empty());
+    assert_eq!(replies(&mut rig, &mut client), (Vec::new(), true));
+    assert_eq!(rig.budget.used(), 0);
 }

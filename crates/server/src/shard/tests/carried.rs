@@ -290,3 +290,20 @@ fn carried_clients_are_handed_over() {
     }
     assert_eq!((count, rig.budget.used()), (3, 0));
 }
+
+/// As of clients of the shard's own.
+#[test]
+fn a_carried_client_that_only_sends_no_more_gets_its_replies() {
+    let mut rig = carried(&[7], 1);
+    rig.shut.set(true);
+    let mut client = rig.client(7, &[flush(1), write(2, 0x77), flush(3)]);
+    until(&mut rig, |rig| rig.shard.operations.len() == 4);
+    client.shutdown(Shutdown::Write).unwrap();
+    rig.open();
+    let mut came = [(); 3].map(|()| reply(&mut rig, &mut client).unwrap());
+    came.sort_unstable();
+    assert_eq!(came, [(1, 0), (2, 0), (3, 0)]);
+    assert_eq!(reply(&mut rig, &mut client), None);
+    until(&mut rig, |rig| rig.shard.carried.as_ref().unwrap().is_empty() && lent(rig) == 0);
+    rig.shard.engine.assert_conserved();
+}
