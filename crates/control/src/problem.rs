@@ -198,6 +198,7 @@ impl From<AlterError> for Refusal {
                     format!("{error}: make room there, or make it writable, and repeat this");
                 return Self::new(StatusCode::INSUFFICIENT_STORAGE, detail);
             }
+            AlterError::Start(StartError::Descriptors { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Change(ReloadError::Tls(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             AlterError::Start(error) if !error.is_input() => StatusCode::INTERNAL_SERVER_ERROR,
             AlterError::Start(_)

@@ -293,7 +293,9 @@ impl Server {
         };
         let mut starting = Starting { wrap, looked };
         for (index, device) in server.config.devices.clone().iter().enumerate() {
-            server.start_shard(index, device, &mut starting)?;
+            let started = server.start_shard(index, device, &mut starting);
+            let vdisks = server.config.vdisks().count();
+            started.map_err(|error| error.with_descriptors(&device.name, vdisks))?;
         }
         let catalog = Arc::clone(&server.roll.catalog);
         server.start_reports(misses)?;

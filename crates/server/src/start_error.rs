@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use disktime_config::{Named, ValueError};
 use disktime_core::{ChangeError, ConfigError as EngineError};
 use disktime_profiler::ProfileFileError;
+use rustix::process::{Resource, getrlimit};
 
 use crate::backend::PoolError;
 use crate::config::{ConfigError, Listen};
@@ -117,6 +118,22 @@ pub enum StartError {
         /// Why.
         error: Box<Unfit>,
     },
+    /// The process may not have as many descriptors as it needs.
+    #[error(
+        "device {device}: too many open files: this process may have {limit} descriptors, and needs {needed} for \
+         {vdisks} virtual disks, each with a file of its own, and their clients: raise its hard limit \
+         (RLIMIT_NOFILE) to that: `ulimit -Hn {needed}`, or LimitNOFILE={needed} in the unit"
+    )]
+    Descriptors {
+        /// The device that was being opened.
+        device: String,
+        /// The limit.
+        limit: u64,
+        /// Descriptors that are enough.
+        needed: u64,
+        /// Virtual disks of the configuration.
+        vdisks: usize,
+    },
     /// The system gives no thread, ring or event.
     #[error("the system refuses: {0} ({remedy})", remedy = crate::ring::remedy(.0))]
     System(io::Error),
@@ -142,19 +159,40 @@ impl StartError {
         !matches!(self, Self::System(_))
     }
 
+    /// The system's own error, if it refused something at a device.
+    fn refusal(&self) -> Option<&io::Error> {
+        match self {
+            Self::BackEnd { error, .. } | Self::System(error) => Some(error),
+            Self::Record { error: RecordError::Io { error, .. }, .. } => Some(error),
+            Self::Place { error, .. } => match &**error {
+                PlaceError::Io { error, .. } | PlaceError::Pool(PoolError::Io { error, .. }) => {
+                    Some(error)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The same with the remedy, if the process has as many descriptors as it may: `device` was being opened, of a
+    /// server of so many virtual disks.
+    pub(crate) fn with_descriptors(self, device: &str, vdisks: usize) -> Self {
+        // The number is in the text, also where a path was put before it.
+        let too_many = io::Error::from_raw_os_error(libc::EMFILE).to_string();
+        if !self.refusal().is_some_and(|error| error.to_string().ends_with(&too_many)) {
+            return self;
+        }
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u32::MAX.into());
+        // As much again for clients and the daemon's own, in whole thousands.
+        let needed = (2 * vdisks as u64 + 1024).max(limit.saturating_add(1)).next_multiple_of(1024);
+        Self::Descriptors { device: device.to_owned(), limit, needed, vdisks }
+    }
+
     /// Whether the file system is full, or can't be written.
     #[must_use]
     pub fn lacks_room(&self) -> bool {
-        let error = match self {
-            Self::BackEnd { error, .. } => error,
-            Self::Place { error, .. } => match &**error {
-                PlaceError::Io { error, .. } | PlaceError::Pool(PoolError::Io { error, .. }) => {
-                    error
-                }
-                _ => return false,
-            },
-            _ => return false,
-        };
+        let (Self::BackEnd { .. } | Self::Place { .. }) = self else { return false };
+        let Some(error) = self.refusal() else { return false };
         use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         matches!(error.kind(), QuotaExceeded | ReadOnlyFilesystem | StorageFull)
     }

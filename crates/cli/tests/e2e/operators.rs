@@ -337,3 +337,39 @@ fn scenarios_that_can_not_be_run_are_refused_with_the_range() {
         assert!(said.contains(says), "{is}: {said}");
     }
 }
+
+/// A pool of more virtual disks than the process may have descriptors failed with `Too many open files` alone.
+#[test]
+fn a_lack_of_descriptors_says_how_many_are_needed_and_how_to_have_them() {
+    let directory = TempDir::new().unwrap();
+    let at = text(directory.path());
+    let mut config = format!(
+        "[server]\nnbd = [\"unix:{at}/nbd.sock\"]\n[[device]]\nname = \"d\"\nback_end = \"file:{at}/pool\"\n\
+         create = true\n"
+    );
+    for number in 0..200 {
+        config += &format!("[[vdisk]]\nname = \"v{number}\"\ndevice = \"d\"\nsize = \"1MiB\"\n");
+    }
+    let path = directory.path().join("disktime.toml");
+    std::fs::write(&path, config).unwrap();
+    let mut few = Command::new("prlimit");
+    few.args(["--nofile=100:100", env!("CARGO_BIN_EXE_disktime"), "serve", "--config"]).arg(&path);
+    let refused = finish(&mut few);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    for part in [
+        "device d: ",
+        "may have 100 descriptors",
+        "200 virtual disks",
+        "RLIMIT_NOFILE",
+        "LimitNOFILE=2048",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // The daemon takes what the hard limit allows by itself.
+    let mut soft = Command::new("prlimit");
+    soft.arg("--nofile=100:2048").arg(env!("CARGO_BIN_EXE_disktime"));
+    let daemon = Daemon::start_as(soft, directory);
+    assert!(daemon.end("TERM").1);
+}
+

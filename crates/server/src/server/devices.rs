@@ -19,6 +19,8 @@ pub(super) const COMING_MAX: usize = 16;
 pub struct DeviceJob {
     device: DeviceConfig,
     state: Option<PathBuf>,
+    /// Virtual disks of the server.
+    vdisks: usize,
 }
 
 /// A device that was opened.
@@ -58,7 +60,8 @@ impl Server {
             return Err(error.into());
         }
         coming.insert(device.name.clone(), device.clone());
-        Ok(DeviceJob { device, state: self.config.state.clone() })
+        let (state, vdisks) = (self.config.state.clone(), self.config.vdisks().count());
+        Ok(DeviceJob { device, state, vdisks })
     }
 
     /// Serves a device that was opened, without virtual disks; gives its name and paths back if it was

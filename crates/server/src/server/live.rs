@@ -147,7 +147,9 @@ impl Server {
         let contract = self.contract_of_new(at, &vdisk)?;
         let parent = vdisk.parent.as_deref().map(|parent| self.id_of(parent)).transpose()?;
         let (base, layout) = self.rooms[at].plan_one(&self.config.devices[at], &vdisk)?;
-        let file = self.rooms[at].add(&alone, &vdisk, layout)?;
+        let file = self.rooms[at].add(&alone, &vdisk, layout);
+        let count = self.config.vdisks().count() + 1;
+        let file = file.map_err(|error| error.with_descriptors(device, count))?;
         let bytes = vdisk.size;
         let piece_max = alone.piece_max().beside(false).into();
         let spec = self.grounds[at].spec(contract, (base, bytes), piece_max);
