@@ -34,6 +34,19 @@ const QUICK_TIMEOUT: Duration = Duration::from_secs(1);
 /// that nobody meets.
 const REQUESTS_ALIVE: u32 = 1 << 24;
 
+/// Where a device's layout is recorded, or its pool's identity; nothing of one in memory.
+pub(crate) fn record_of(device: &DeviceConfig, state: Option<&Path>) -> Option<Record> {
+    let of = |path: &Path| Record::of(path, &device.name, state);
+    let identity = || device.back_end.identity();
+    Some(match &device.back_end {
+        BackEndKind::Memory => return None,
+        BackEndKind::File(path) => of(path),
+        BackEndKind::Raid0 { members, .. } => of(&members[0]).naming(identity()),
+        BackEndKind::Tiered { slow, .. } => of(slow).naming(identity()),
+        BackEndKind::Nbd { .. } => of(Path::new("")).naming(identity()),
+    })
+}
+
 /// A device's back end, opened, and where its virtual disks lie.
 pub(crate) struct Opened {
     pub(crate) storage: Storage,

@@ -772,3 +772,53 @@ fn many_creates_at_once_are_made_or_refused() {
     let again: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
     assert_eq!(again.len(), vdisks.len(), "all are there after the next start");
 }
+
+/// A device that was removed kept its name from every other back end: the record of where its virtual disks lay
+/// was of another path.
+#[test]
+fn the_name_of_a_device_that_was_removed_is_free_for_another_back_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, at) = (directory.path().join("state"), directory.path());
+    let daemon = Daemon::of_state(&state);
+    let put = |daemon: &Daemon, back_end: &str| {
+        let create = back_end.contains("pool");
+        let spec = json!({"name": "disk", "back_end": back_end, "create": create});
+        daemon.ask("PUT", "/v1/devices/disk", Some(&spec))
+    };
+    let remove = |daemon: &Daemon| daemon.ask("DELETE", "/v1/devices/disk", None).status;
+    for image in ["one", "two"] {
+        std::fs::write(at.join(image), vec![0; 4 << 20]).unwrap();
+    }
+    let back_ends = ["pool-a", "pool-b", "one", "two", "pool-a"];
+    for (round, name) in back_ends.iter().enumerate() {
+        let put = put(&daemon, &format!("file:{}", at.join(name).display()));
+        assert_eq!(put.status, 201, "{name}: {}", String::from_utf8_lossy(&put.body));
+        let vdisk = daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({}))));
+        assert_eq!(vdisk.status, 201, "{name}: {}", String::from_utf8_lossy(&vdisk.body));
+        let mut client = daemon.connect("db");
+        let mut found = [1; 512];
+        client.read(0, &mut found).unwrap();
+        assert_eq!(found, [0; 512], "{name}, round {round}");
+        client.write(0, &[7; 512], true).unwrap();
+        drop(client);
+        assert_eq!(daemon.ask("DELETE", "/v1/vdisks/db", None).status, 204);
+        assert_eq!(remove(&daemon), 204);
+    }
+    // A record that places something is not set aside: its bytes were never given up.
+    let record = state.join("disk.layout.toml");
+    let kept = format!(
+        "path = \"{}\"\n[[extent]]\nname = \"gone\"\nstart = 0\nsize = 1048576\n",
+        at.join("one").display()
+    );
+    std::fs::write(&record, &kept).unwrap();
+    let refused = put(&daemon, &format!("file:{}", at.join("two").display()));
+    let problem: Problem = read(&refused);
+    assert_eq!(refused.status, 422, "{problem:?}");
+    for part in
+        ["disk.layout.toml places virtual disks on", "choose another name", "delete that file"]
+    {
+        assert!(problem.detail.contains(part), "{problem:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&record).unwrap(), kept);
+}
+

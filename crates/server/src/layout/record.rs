@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
-use crate::durable::{Next, directory_of};
+use crate::durable::{Next, directory_of, sync_directory_of};
 
 const HEADER: &str = "\
 # Where virtual disks lie, in bytes, or which pool of raw files they are in. Written by disktime. Virtual
@@ -53,7 +53,8 @@ pub enum RecordError {
     },
     /// It is of another file or block device.
     #[error(
-        "{} places virtual disks on {}: if that is the same device under another name, edit `path` there",
+        "{} places virtual disks on {}: if that is the same device under another name, edit `path` there; if it \
+         is another one, choose another name for this one, or delete that file to give up what is placed there",
         path.display(),
         of.display()
     )]
@@ -155,6 +156,23 @@ impl Record {
             }
             _ => Ok(Recorded { pool, extents: extent, fast_tier }),
         }
+    }
+
+    /// Sets a record of another device aside, which places nothing there: the device was removed, and this one has
+    /// its name. Nothing happens to any other record.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn set_other_aside(&self) -> Result<(), RecordError> {
+        let Err(RecordError::Other { of, .. }) = self.load() else { return Ok(()) };
+        let old = Self { of: Some(of), ..self.clone() };
+        if !old.load()?.extents.is_empty() {
+            return Ok(());
+        }
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".old");
+        let set = std::fs::rename(&self.path, &aside).and_then(|()| sync_directory_of(&self.path));
+        set.map_err(|error| RecordError::Io { path: self.path.clone(), error })
     }
 
     /// Records what is on the device, durably: after a crash there is the old record or the new one.

@@ -7,7 +7,8 @@ use super::{AlterError, Server, Starting, Wrap};
 use crate::backend::BackEnd;
 use crate::config::DeviceConfig;
 use crate::handover::patiently;
-use crate::opened_device::Opened;
+use crate::opened_device::{Opened, record_of};
+use crate::room::recorded_wrong;
 use crate::shard::Message;
 use crate::start_error::StartError;
 
@@ -32,7 +33,13 @@ impl DeviceJob {
     /// # Errors
     /// If its back end can't be used.
     pub fn run(&self) -> Result<OpenedDevice, AlterError> {
-        Ok(OpenedDevice(open(&self.device, self.state.as_deref())?))
+        // No device has this name: a record of another one is of a device that was removed.
+        let (device, state) = (&self.device, self.state.as_deref());
+        if let Some(record) = state.and_then(|_| record_of(device, state)) {
+            record.set_other_aside().map_err(recorded_wrong(device))?;
+        }
+        let opened = open(device, state);
+        Ok(OpenedDevice(opened.map_err(|error| error.with_descriptors(&device.name, self.vdisks))?))
     }
 }
 
