@@ -265,6 +265,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(page) = &page {
         tracing::info!("the page is at {}", page.url());
     }
+    warn_of_certificates(server.config());
     announce(&server, arguments.json)?;
     notify(&[NotifyState::Ready]);
     let plane = controlled.as_mut().map(|it| &mut it.plane);
@@ -476,12 +477,31 @@ fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!(said(errors));
     }
     let (vdisks, devices) = (config.vdisks().count(), config.devices.len());
+    let warning = certificate_warning(&config);
     if arguments.json {
-        println!("{}", serde_json::json!({ "ok": true, "vdisks": vdisks, "devices": devices }));
+        let mut said = serde_json::json!({ "ok": true, "vdisks": vdisks, "devices": devices });
+        if let Some(warning) = warning {
+            said["warnings"] = serde_json::json!([warning]);
+        }
+        println!("{said}");
     } else {
+        if let Some(warning) = warning {
+            println!("warning: {warning}");
+        }
         println!("ok: {vdisks} virtual disks on {devices} devices");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Warns of certificates that clients refuse, or soon will.
+fn warn_of_certificates(config: &Config) {
+    if let Some(warning) = certificate_warning(config) {
+        tracing::warn!("{warning}");
+    }
+}
+
+fn certificate_warning(config: &Config) -> Option<String> {
+    config.tls_files.as_ref()?.warning(disktime_server::clock::wall_ms())
 }
 
 /// Reads the configuration again, and says a line for each thing that came of it.
@@ -502,6 +522,7 @@ fn reload(arguments: &Arguments, server: &mut Server) {
             changes.iter().for_each(|change| tracing::info!("{change}"));
             if has_tls {
                 tracing::info!("certificates were read again: new connections get them");
+                warn_of_certificates(server.config());
             }
         }
         Err(ReloadError::Structure(refused)) => {

@@ -16,6 +16,10 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
+mod validity;
+
+use validity::Validity;
+
 /// The files that TLS needs, in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
@@ -27,6 +31,18 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
     /// The authorities' lists of clients' certificates that are not valid any more.
     pub revoked: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// A warning of the daemon's certificates, if one of them is not valid at that time, in milliseconds since 1970,
+    /// or not for much longer. Blocks. Files that can't be read are [`Tls::load`]'s to tell of.
+    #[must_use]
+    pub fn warning(&self, now_ms: u64) -> Option<String> {
+        let all: Vec<CertificateDer<'static>> = all(&self.certificate).ok()?;
+        let mut valid = all.iter().filter_map(|certificate| Validity::of(certificate));
+        let why = valid.find_map(|valid| valid.warning(now_ms / 1000))?;
+        Some(format!("tls: certificate {}: {why}", self.certificate.display()))
+    }
 }
 
 /// Why TLS can't be offered.

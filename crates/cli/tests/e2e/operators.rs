@@ -373,3 +373,58 @@ fn a_lack_of_descriptors_says_how_many_are_needed_and_how_to_have_them() {
     assert!(daemon.end("TERM").1);
 }
 
+/// A certificate that had expired, or was not valid yet, was served, checked and read again without a word.
+#[test]
+fn certificates_that_clients_refuse_are_warned_of() {
+    let directory = TempDir::new().unwrap();
+    let write = |until: i32| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 2, 1);
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(directory.path().join("server.pem"), certificate.pem()).unwrap();
+        std::fs::write(directory.path().join("server.key"), key.serialize_pem()).unwrap();
+    };
+    let at = text(directory.path());
+    let config = format!(
+        "[server]\nnbd = [\"unix:{at}/nbd.sock\"]\n[[listener]]\nnbd = \"tcp:127.0.0.1:0\"\ntls = \"require\"\n\
+         [tls]\ncertificate = \"{at}/server.pem\"\nkey = \"{at}/server.key\"\n\
+         [[device]]\nname = \"d\"\nback_end = \"memory\"\n\
+         [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1MiB\"\n"
+    );
+    let path = directory.path().join("disktime.toml");
+    std::fs::write(&path, config).unwrap();
+    let check = |more: &[&str]| {
+        let output = disktime(&[&["serve", "--check", "--config", text(&path)], more].concat());
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    write(2090);
+    assert_eq!(check(&[]), "ok: 1 virtual disks on 1 devices\n");
+    assert!(!check(&["--json"]).contains("warnings"));
+    write(2024);
+    let warning =
+        format!("tls: certificate {at}/server.pem: it was valid until 2024-02-01T00:00:00Z");
+    assert!(check(&[]).starts_with(&format!("warning: {warning}")), "{}", check(&[]));
+    let said: serde_json::Value = serde_json::from_str(&check(&["--json"])).unwrap();
+    assert!(said["warnings"][0].as_str().unwrap().starts_with(&warning), "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+    let child = command.args(["serve", "--config", text(&path)]).stdout(Stdio::null());
+    let mut child = child.stderr(Stdio::piped()).spawn().unwrap();
+    let mut errors = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(&warning) {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut errors, &mut line).unwrap() > 0, "no warning");
+    }
+    let hang_up = ["HUP", "TERM"].map(|it| it.to_owned());
+    line.clear();
+    words(&["kill", "-s", &hang_up[0], &child.id().to_string()]);
+    while !line.contains(&warning) {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut errors, &mut line).unwrap() > 0, "no warning");
+    }
+    words(&["kill", "-s", &hang_up[1], &child.id().to_string()]);
+    assert!(child.wait().unwrap().success());
+}
