@@ -364,6 +364,10 @@ async fn why(
     last: Result<Query<Last>, QueryRejection>,
 ) -> Result<Json<Held>, Refusal> {
     let seconds = last?.seconds.unwrap_or(10.0);
+    if !(seconds.is_finite() && seconds >= 0.0) {
+        let why = format!("seconds = {seconds}: a number of seconds, 0 or more, is possible");
+        return Err(Refusal::bad_request(why));
+    }
     let find = move |server: &mut Server, _: &mut Plane, seen: &Sampler| {
         let vdisk = server.vdisks().iter().find(|vdisk| vdisk.name == name);
         let vdisk = vdisk.ok_or_else(|| Refusal::no_vdisk(&name))?;

@@ -221,6 +221,12 @@ impl IntoResponse for Refusal {
         let status = StatusCode::from_u16(self.0.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&*self.0).unwrap_or_default();
-        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        if status == StatusCode::UNAUTHORIZED {
+            // RFC 9110, 15.5.2: an answer of 401 says how to ask.
+            return (status, kind, [(header::WWW_AUTHENTICATE, "Bearer realm=\"disktime\"")], body)
+                .into_response();
+        }
+        (status, kind, body).into_response()
     }
 }

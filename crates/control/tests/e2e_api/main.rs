@@ -605,6 +605,8 @@ fn over_tcp_nothing_is_told_or_done_without_a_token_of_ours() {
     assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
     for path in ["/v1", "/v1/vdisks", "/v1/live", "/metrics"] {
         assert_eq!(status(&format!("GET {path}"), &[&host], ""), 401, "{path}");
+        let (head, _) = daemon.over_tcp(&format!("GET {path}"), &[&host], "");
+        assert!(head.contains("www-authenticate: bearer realm=\"disktime\""), "{head}");
     }
     assert_eq!(status("GET /", &["host: evil.example"], ""), 421);
     let bearer = |role| format!("authorization: Bearer {}", daemon.token(role));
@@ -822,3 +824,32 @@ fn the_name_of_a_device_that_was_removed_is_free_for_another_back_end() {
     assert_eq!(std::fs::read_to_string(&record).unwrap(), kept);
 }
 
+/// `seconds=NaN` was answered with figures that are no numbers, and commands could not read them.
+#[test]
+fn numbers_in_addresses_are_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let status = |target: &str| daemon.ask("GET", target, None).status;
+    for key in [
+        "/v1/vdisks/db/why?seconds",
+        "/v1/devices/disk/history?after_ms",
+        "/v1/devices/disk/history?step",
+        "/v1/events/kept?after",
+    ] {
+        for wrong in
+            ["NaN", "nan", "inf", "-inf", "-1", "", "1e999", "x", "1&seconds=2&after=3", "0x10"]
+        {
+            assert_eq!(status(&format!("{key}={wrong}")), 400, "{key}={wrong}");
+        }
+        let key_alone = key.split_once('?').unwrap().1;
+        assert_eq!(status(&format!("{key}=1&{key_alone}=1")), 400, "{key}, twice");
+        assert_eq!(status(&format!("{key}=1")), 200, "{key}");
+    }
+    for most in ["1e300", "0", "0.001"] {
+        let answer = daemon.ask("GET", &format!("/v1/vdisks/db/why?seconds={most}"), None);
+        let held: Value = read(&answer);
+        assert!(held["idle"].is_number() && held["seconds"].as_f64().unwrap() < 1000.0, "{held}");
+    }
+}
