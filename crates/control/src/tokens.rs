@@ -253,6 +253,13 @@ impl Tokens {
         if kept.read == Some(change) {
             return Ok(());
         }
+        // A device has no end, and a pipe may have nobody who writes to it.
+        if !about.is_file() {
+            return Err(failed(io::Error::other("no regular file: name one")));
+        }
+        if about.len() > FILE_MAX {
+            return Err(failed(io::Error::other(format!("it has more than {FILE_MAX} bytes"))));
+        }
         let mode = about.mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(TokenError::Mode { path: path.clone(), mode });
@@ -449,6 +456,22 @@ mod tests {
             let error = Tokens::of_file(&path).err().expect(text).to_string();
             assert!(error.contains("line 1") && !error.contains(LONG), "{error}");
         }
+    }
+
+    /// A pipe was waited for without end, and of a file that is too long the rest was left out without a word.
+    #[test]
+    fn a_file_of_tokens_is_a_regular_one_of_bounded_length() {
+        let (directory, path) = file(&format!("view {LONG}\n"), 0o600);
+        let pipe = directory.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for wrong in [pipe.as_path(), Path::new("/dev/zero"), directory.path()] {
+            let looked = Tokens::look(wrong).unwrap_err().to_string();
+            assert_eq!(looked, format!("tokens {}: no regular file: name one", wrong.display()));
+            assert!(Tokens::of_file(wrong).is_err());
+        }
+        std::fs::write(&path, format!("view {LONG}\n").repeat(3000)).unwrap();
+        let said = Tokens::look(&path).unwrap_err().to_string();
+        assert!(said.ends_with("it has more than 65536 bytes"), "{said}");
     }
 
     #[test]

@@ -33,7 +33,9 @@ pub use costs::Costs;
 pub use found::{Found, Misfit, Rate, Seek};
 pub use pricer::{Ask, DEPTH_MAX, PRICER_BUDGET_MIN, Pricer, PricerOptions, QUICK_BUDGET};
 pub use profiler::Profiler;
-pub use saved_profile::{DeviceProfile, Method, ProfileFileError, read_text, read_text_of_any};
+pub use saved_profile::{
+    DeviceProfile, Method, ProfileFileError, read_bytes, read_text, read_text_of_any,
+};
 pub use speeds::{
     BATCH, CONFIDENCES, Caches, Cell, Priced, PricesFile, Speeds, Switching, Work, WorkSpeed,
 };

@@ -22,11 +22,7 @@ const BYTES_MAX: u64 = 16 << 20;
 /// # Errors
 /// If it is something else, or can't be read.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let is_file = std::fs::metadata(path)?.is_file();
-    if !is_file {
-        return Err(io::Error::other("no regular file: name one"));
-    }
-    read_text_of_any(path)
+    text(read_bytes(path)?)
 }
 
 /// As [`read_text`]; also of a pipe, whose end it waits for.
@@ -34,12 +30,34 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// # Errors
 /// If it can't be read, or goes on for more than 16 MiB.
 pub fn read_text_of_any(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > BYTES_MAX {
+    text(bytes_of_any(path)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8")
+    })
+}
+
+/// The bytes of such a file, which may be no text.
+///
+/// # Errors
+/// As [`read_text`].
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let is_file = std::fs::metadata(path)?.is_file();
+    if !is_file {
+        return Err(io::Error::other("no regular file: name one"));
+    }
+    bytes_of_any(path)
+}
+
+fn bytes_of_any(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
         return Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// Why a profile can't be used.

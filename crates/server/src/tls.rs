@@ -128,7 +128,7 @@ impl fmt::Debug for Tls {
 
 fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let certificates: Vec<CertificateDer<'static>> = all(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key);
+    let key = PrivateKeyDer::from_pem_slice(&contents(&files.key)?);
     let key = key.map_err(|error| wrong(&files.key, error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -160,9 +160,14 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
 
 /// All sections of a kind in a file; at least one.
 fn all<T: PemObject>(path: &Path) -> Result<Vec<T>, TlsError> {
-    let found = T::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<T>, _>>);
+    let found = T::pem_slice_iter(&contents(path)?).collect::<Result<Vec<T>, _>>();
     let found = found.map_err(|error| wrong(path, error))?;
     if found.is_empty() { Err(wrong(path, "it has none: PEM is expected")) } else { Ok(found) }
+}
+
+/// The contents of a regular file: a device has no end, and a pipe may have nobody who writes to it.
+fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
+    disktime_profiler::read_bytes(path).map_err(|error| wrong(path, error))
 }
 
 fn wrong(path: &Path, reason: impl fmt::Display) -> TlsError {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use disktime_server::Server;
+use disktime_server::{Server, Tls, TlsFiles};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -515,4 +515,31 @@ fn what_is_wrong_is_said() {
     let text =
         format!("{start}[[listener]]\nnbd = \"tcp:0.0.0.0:0\"\ntls = \"require\"\n{tls}{rest}");
     assert!(shards::parse(&text).is_ok());
+}
+
+/// A device was read without end, and a pipe was waited for by `--check`, a start and SIGHUP.
+#[test]
+fn a_certificate_or_key_is_a_regular_file() {
+    let papers = Papers::new();
+    let at = |name: &str| papers.path().join(name);
+    let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+    assert!(made.success());
+    let good = TlsFiles {
+        certificate: at("server.test.pem"),
+        key: at("server.test.key"),
+        client_ca: Some(at("ca.pem")),
+        revoked: Some(at("revoked.pem")),
+    };
+    assert!(Tls::load(&good).is_ok());
+    for wrong in [at("pipe"), "/dev/zero".into(), papers.path().to_owned()] {
+        for files in [
+            TlsFiles { certificate: wrong.clone(), ..good.clone() },
+            TlsFiles { key: wrong.clone(), ..good.clone() },
+            TlsFiles { client_ca: Some(wrong.clone()), ..good.clone() },
+            TlsFiles { revoked: Some(wrong.clone()), ..good.clone() },
+        ] {
+            let said = Tls::load(&files).unwrap_err().to_string();
+            assert_eq!(said, format!("{}: no regular file: name one", wrong.display()));
+        }
+    }
 }

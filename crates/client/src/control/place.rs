@@ -67,8 +67,8 @@ impl Protected {
             io::Error::new(io::ErrorKind::InvalidInput, text)
         };
         let mut roots = RootCertStore::empty();
-        let all = CertificateDer::pem_file_iter(authorities).map_err(|error| file(&error))?;
-        for root in all {
+        let text = disktime_profiler::read_bytes(authorities).map_err(|error| file(&error))?;
+        for root in CertificateDer::pem_slice_iter(&text) {
             let root = root.map_err(|error| file(&error))?;
             roots.add(root).map_err(|error| file(&error))?;
         }
