@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use disktime_client::{Connection, Options, Uri};
 use disktime_config::ValueError;
 use disktime_core::Duration;
+use rustix::fs::{Access, access};
 
-use crate::backend::{BackEndKind, OneFile, SeenPool};
+use crate::backend::{BackEndKind, OneFile, SeenPool, TwoTiers};
 use crate::claims::Claims;
 use crate::config::{Config, ConfigError, DeviceConfig, Listen};
+use crate::durable::directory_of;
+use crate::emulate::Emulate;
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
 use crate::opened_device::Ground;
@@ -85,10 +88,20 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
         let before = Before { record: record.path(), recorded: &recorded };
         in_place(device, &before).map_err(|error| misplaced(device, error))?;
     }
-    let seen = see(&device.back_end);
+    let seen = see(&device.back_end, device.emulate.and_then(Emulate::fast_bytes));
     let seen = seen.map_err(|error| StartError::BackEnd { device: name(), error })?;
     let recorded = match record(device, &seen, state).map_err(of)? {
-        Some(record) => record.load().map_err(of)?,
+        Some(record) => {
+            let recorded = record.load().map_err(of)?;
+            // A start writes one of tiers in any case, and others where it is news.
+            let tiers = matches!(device.back_end, BackEndKind::Tiered { .. });
+            if tiers || (recorded.extents.is_empty() && !device.vdisks.is_empty()) {
+                let writable = can_be_kept(record.path());
+                let path = || record.path().to_owned();
+                writable.map_err(|error| of(RecordError::Io { path: path(), error }))?;
+            }
+            recorded
+        }
         None => Recorded::default(),
     };
     let ground = Ground::examined(device, seen.size, &recorded.extents)?;
@@ -151,7 +164,7 @@ fn beside(kind: &BackEndKind) -> Option<PathBuf> {
     }
 }
 
-fn see(kind: &BackEndKind) -> io::Result<Seen> {
+fn see(kind: &BackEndKind, emulated: Option<u64>) -> io::Result<Seen> {
     let none = Seen { size: None, block_device: false };
     match kind {
         BackEndKind::Memory => Ok(none),
@@ -176,8 +189,11 @@ fn see(kind: &BackEndKind) -> io::Result<Seen> {
             Ok(Seen { size, block_device })
         }
         BackEndKind::Tiered { fast, slow } => {
-            let (fast, slow) = (one(fast)?, one(slow)?);
-            Ok(Seen { block_device: fast.block_device || slow.block_device, ..slow })
+            let (first, second) = (one(fast)?, one(slow)?);
+            let bytes = |seen: &Seen| seen.size.unwrap_or(0);
+            TwoTiers::look((fast, bytes(&first)), (slow, bytes(&second)), emulated)?;
+            may_write(fast)?;
+            Ok(Seen { block_device: first.block_device || second.block_device, ..second })
         }
         BackEndKind::Nbd { uri, .. } => remote(uri),
     }
@@ -207,6 +223,19 @@ fn remote(uri: &Uri) -> io::Result<Seen> {
 fn is_directory(path: &Path) -> io::Result<()> {
     let meta = std::fs::metadata(path).map_err(|error| named(path, &error))?;
     if meta.is_dir() { Ok(()) } else { Err(named(path, &"no directory")) }
+}
+
+/// Whether a start can write a file of that path: it makes directories that are missing.
+fn can_be_kept(path: &Path) -> io::Result<()> {
+    let there = directory_of(path).ancestors().find(|at| at.exists() || at.as_os_str().is_empty());
+    let there = there.filter(|at| !at.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    is_directory(there)?;
+    access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| named(there, &error))
+}
+
+/// Whether this user may write to it.
+fn may_write(path: &Path) -> io::Result<()> {
+    access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| named(path, &error))
 }
 
 fn parent(path: &Path) -> &Path {

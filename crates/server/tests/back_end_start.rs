@@ -483,3 +483,44 @@ fn a_check_tells_of_two_names_of_one_back_end_as_a_start_does() {
         assert!(shared(&started), "{started}");
     }
 }
+
+/// `--check` found nothing wrong with a fast tier on which no start would have made its map.
+#[test]
+fn a_check_looks_where_the_map_of_tiers_would_go() {
+    const TIERS: &str = "back_end = \"tiered:DIRECTORY/fast,DIRECTORY/slow\"";
+    let directory = TempDir::new().unwrap();
+    let here = directory.path();
+    let text = format!(
+        "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n[[device]]\nname = \"d0\"\n{TIERS}\n\
+         [[vdisk]]\nname = \"v0\"\ndevice = \"d0\"\nsize = \"1MiB\"\n"
+    );
+    let text = text.replace("DIRECTORY", here.to_str().unwrap());
+    let check = |text: &str| -> Vec<String> {
+        let errors = disktime_server::check(&Config::parse(text).unwrap());
+        errors.iter().map(ToString::to_string).collect()
+    };
+    let fill = |at: u64| {
+        sparse(&here.join("fast"), 4 * MIB);
+        let file = File::options().write(true).open(here.join("fast")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"somebody's", at).unwrap();
+    };
+    sparse(&here.join("fast"), 4 * MIB);
+    sparse(&here.join("slow"), 4 * MIB);
+    assert_eq!(check(&text), Vec::<String>::new());
+    assert!(std::fs::read(here.join("fast")).unwrap().iter().all(|byte| *byte == 0));
+    for (at, says) in
+        [(0, "its first block is neither blank nor a map"), (65_536, "is blank, but not the")]
+    {
+        fill(at);
+        let said = check(&text);
+        assert_eq!(said.len(), 1, "{said:?}");
+        contains(&said[0], &["/fast: ", says]);
+        assert_eq!(refused(here, TIERS), said[0], "a start says the same");
+    }
+    sparse(&here.join("fast"), MIB);
+    contains(&check(&text)[0], &["/fast: it has 1048576 bytes"]);
+    // A map that is there is read.
+    sparse(&here.join("fast"), 4 * MIB);
+    serves(here, TIERS);
+    assert_eq!(check(&text), Vec::<String>::new());
+}

@@ -160,12 +160,25 @@ impl Map {
     /// # Errors
     /// If the tier can't be read or written, or holds anything but this slow tier's extents.
     pub(super) fn open(fast: &File, shape: Shape, slow: &Path) -> io::Result<Self> {
+        match Self::look(fast, shape, slow)? {
+            Some(map) => Ok(map),
+            None => {
+                make(fast, shape, slow)?;
+                Ok(Self::empty(shape))
+            }
+        }
+    }
+
+    /// The fast tier's map as it is; none if an empty one would be made. Writes nothing. Blocks.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn look(fast: &File, shape: Shape, slow: &Path) -> io::Result<Option<Self>> {
         let mut block = [0; ALIGN];
         fast.read_exact_at(&mut block, 0)?;
         if block == [0; ALIGN] {
             has_room_for_a_map(fast, shape)?;
-            make(fast, shape, slow)?;
-            return Ok(Self::empty(shape));
+            return Ok(None);
         }
         let (was, of) = parse(&block).ok_or(MapError::NotBlank).map_err(io::Error::other)?;
         if was.slots > shape.slots || was.extents > shape.extents {
@@ -177,13 +190,12 @@ impl Map {
         // A grown fast tier keeps its slots, so that they stay where they are.
         let map = Self::read(fast, Shape { slots: was.slots, extents: shape.extents })?;
         if of == slow {
-            return Ok(map);
+            return Ok(Some(map));
         }
         if map.slots.iter().any(Option::is_some) {
             return Err(io::Error::other(MapError::Other { of }));
         }
-        make(fast, shape, slow)?;
-        Ok(Self::empty(shape))
+        Ok(None)
     }
 
     fn read(fast: &File, shape: Shape) -> io::Result<Self> {

@@ -33,31 +33,38 @@ impl TwoTiers {
     /// If one can't be opened, is too small or in use, or the fast one has anything but this slow
     /// one's extents. Names the tier.
     pub fn open(fast: &Path, slow: &Path, emulated: Option<u64>) -> io::Result<Self> {
-        let at = |path: &Path, why: &dyn std::fmt::Display| {
-            io::Error::other(format!("{}: {why}", path.display()))
-        };
         let open = |path: &Path| {
             let file = OneFile::open(path).map_err(|error| file::at(path, &error))?;
             file.ok_or_else(|| at(path, &"a tier is a regular file or a block device"))
         };
         let (first, second) = (open(fast)?, open(slow)?);
-        let shape = Shape::new(first.size, second.size).map_err(|error| match error {
-            MapError::SlowTooSmall { .. } | MapError::TooLarge { .. } => at(slow, &error),
-            error => at(fast, &error),
-        })?;
+        let shape = shape((fast, first.size), (slow, second.size))?;
         // Not the descriptor for direct I/O, which wants aligned memory.
         let plain = File::options().read(true).write(true).open(fast);
         let map = plain.and_then(|file| Map::open(&file, shape, slow));
         let map = map.map_err(|error| at(fast, &error))?;
-        let bytes = u64::from(map.slots()) * EXTENT;
-        if let Some(emulated) = emulated.filter(|emulated| *emulated < bytes) {
-            return Err(at(fast, &MapError::Emulated { bytes, emulated }));
-        }
+        fits(fast, map.slots().into(), emulated)?;
         let block_device = first.block_device || second.block_device;
         let ((fast, one, can), (slow, other, too)) = (first.into_parts(), second.into_parts());
         let frees = !block_device && can && too;
         let direct = one || other;
         Ok(Self { fast, slow, map, direct, frees, empties: false, block_device })
+    }
+
+    /// Whether tiers of so many bytes each could be opened, as far as the fast one's map says. Writes nothing, and
+    /// locks nothing: beside a server that has them, too. Blocks.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn look(
+        (fast, fast_bytes): (&Path, u64),
+        (slow, slow_bytes): (&Path, u64),
+        emulated: Option<u64>,
+    ) -> io::Result<()> {
+        let shape = shape((fast, fast_bytes), (slow, slow_bytes))?;
+        let map = File::open(fast).and_then(|file| Map::look(&file, shape, slow));
+        let map = map.map_err(|error| at(fast, &error))?;
+        fits(fast, map.map_or(shape.slots, |map| map.slots().into()), emulated)
     }
 
     /// Whether a fast tier has no map and nothing else in its first block. Blocks.
@@ -113,4 +120,25 @@ impl TwoTiers {
         tiers.empties = self.empties;
         BlockBackEnd::new(vec![tiers], disks, abilities).open_ended(direct)
     }
+}
+
+/// The numbers of slots and extents of two tiers, each with its path and size.
+fn shape((fast, first): (&Path, u64), (slow, second): (&Path, u64)) -> io::Result<Shape> {
+    Shape::new(first, second).map_err(|error| match error {
+        MapError::SlowTooSmall { .. } | MapError::TooLarge { .. } => at(slow, &error),
+        error => at(fast, &error),
+    })
+}
+
+/// Whether slots are within the emulated fast device, if there is one.
+fn fits(fast: &Path, slots: u64, emulated: Option<u64>) -> io::Result<()> {
+    let bytes = slots * EXTENT;
+    match emulated.filter(|emulated| *emulated < bytes) {
+        Some(emulated) => Err(at(fast, &MapError::Emulated { bytes, emulated })),
+        None => Ok(()),
+    }
+}
+
+fn at(path: &Path, why: &dyn std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
 }
