@@ -57,9 +57,15 @@ impl Keeper {
         lasts.then_some(Self { state, back_end, _socket: socket })
     }
 
-    /// A virtual disk's bitmaps, as they were kept or dirty.
-    pub(crate) fn load(&self, vdisk: &VdiskConfig, specs: &[BitmapSpec]) -> Vec<Bitmap> {
-        load(&self.state, &self.of_vdisk(&vdisk.name, vdisk.size), specs)
+    /// A virtual disk's bitmaps, as they were kept or dirty. Its file had `found` bytes before this start, where
+    /// it has one of its own.
+    pub(crate) fn load(
+        &self,
+        vdisk: &VdiskConfig,
+        specs: &[BitmapSpec],
+        found: Option<u64>,
+    ) -> Vec<Bitmap> {
+        load(&self.state, (&self.of_vdisk(&vdisk.name, vdisk.size), found), specs)
     }
 
     /// Keeps what a shard has left.
@@ -123,8 +129,9 @@ fn save(state: &Path, of: &Of, bitmaps: &[Bitmap]) -> io::Result<()> {
 
 /// The bitmaps as they were kept, as far as they are of this virtual disk; those of which nothing is
 /// known are dirty as a whole.
-fn load(state: &Path, of: &Of, specs: &[BitmapSpec]) -> Vec<Bitmap> {
-    let kept = match fs::read(path(state, &of.vdisk)).ok().map(|bytes| parse(&bytes, of)) {
+fn load(state: &Path, (of, found): (&Of, Option<u64>), specs: &[BitmapSpec]) -> Vec<Bitmap> {
+    let kept = fs::read(path(state, &of.vdisk)).ok();
+    let kept = match kept.map(|bytes| parse(&bytes, (of, found.unwrap_or(of.bytes)))) {
         Some(Ok(kept)) => kept,
         Some(Err(reason)) => {
             tracing::warn!(vdisk = of.vdisk, reason, "its bitmaps can't be used: all is dirty");
@@ -152,7 +159,7 @@ pub(crate) fn invalidate(state: &Path, vdisk: &str) -> io::Result<()> {
     }
 }
 
-fn parse(bytes: &[u8], of: &Of) -> Result<Vec<Bitmap>, String> {
+fn parse(bytes: &[u8], (of, found): (&Of, u64)) -> Result<Vec<Bitmap>, String> {
     let cut = || "the file is cut short".to_owned();
     let (bytes, sum) = bytes.split_last_chunk::<8>().ok_or_else(cut)?;
     if checksum(bytes) != u64::from_le_bytes(*sum) {
@@ -174,6 +181,9 @@ fn parse(bytes: &[u8], of: &Of) -> Result<Vec<Bitmap>, String> {
     let same = (&head.of.vdisk, &head.of.back_end) == (&of.vdisk, &of.back_end);
     if !same || head.of.bytes > of.bytes {
         return Err(format!("they are of {:?}", head.of));
+    }
+    if head.of.bytes > found {
+        return Err(format!("they are of {} bytes, of which {found} were left", head.of.bytes));
     }
     let mut bitmaps = Vec::new();
     for Entry { name, granularity, is_begun } in head.bitmap {
@@ -219,11 +229,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path();
         save(state, &of(10 << 20), &[kept()]).unwrap();
-        let found = load(state, &of(10 << 20), &[spec("daily"), spec("new")]);
+        let found = load(state, (&of(10 << 20), None), &[spec("daily"), spec("new")]);
         assert_eq!(found, [kept(), Bitmap::dirty(spec("new"), 10 << 20)]);
         let mut grown = kept();
         grown.grow(12 << 20);
-        assert_eq!(load(state, &of(12 << 20), &[spec("daily")]), [grown]);
+        assert_eq!(load(state, (&of(12 << 20), None), &[spec("daily")]), [grown]);
         let other = Of { back_end: "/srv/other".to_owned(), ..of(10 << 20) };
         for (other, spec) in [
             (other, spec("daily")),
@@ -231,11 +241,11 @@ mod tests {
             (of(10 << 20), BitmapSpec { granularity: 4096, ..spec("daily") }),
         ] {
             let dirty = Bitmap::dirty(spec.clone(), other.bytes);
-            assert_eq!(load(state, &other, &[spec]), [dirty], "{other:?}");
+            assert_eq!(load(state, (&other, None), &[spec]), [dirty], "{other:?}");
         }
         invalidate(state, "db").unwrap();
         invalidate(state, "db").unwrap();
-        let lost = load(state, &of(10 << 20), &[spec("daily")]);
+        let lost = load(state, (&of(10 << 20), None), &[spec("daily")]);
         assert_eq!(lost, [Bitmap::dirty(spec("daily"), 10 << 20)], "as after a crash");
     }
 
@@ -251,9 +261,9 @@ mod tests {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             fs::write(&file, &bad).unwrap();
-            assert_eq!(load(state, &of(10 << 20), &[spec("daily")]), dirty, "byte {at}");
+            assert_eq!(load(state, (&of(10 << 20), None), &[spec("daily")]), dirty, "byte {at}");
             fs::write(&file, &good[..at]).unwrap();
-            assert_eq!(load(state, &of(10 << 20), &[spec("daily")]), dirty, "cut at {at}");
+            assert_eq!(load(state, (&of(10 << 20), None), &[spec("daily")]), dirty, "cut at {at}");
         }
     }
 }

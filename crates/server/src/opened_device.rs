@@ -54,6 +54,8 @@ pub(crate) struct Opened {
     pub(crate) room: Room,
     /// The record that is to be written.
     new: Option<(Record, Recorded)>,
+    /// Sizes in bytes of the virtual disks' own files before they were opened, by name.
+    pub(crate) found: Option<BTreeMap<String, u64>>,
 }
 
 /// Facts that admission knows of a device's virtual disks beside their contracts.
@@ -178,10 +180,11 @@ impl Opened {
     ) -> Result<Self, StartError> {
         let of = |error: PoolError| misplaced(device, error.into());
         let disks: Vec<_> = device.vdisks.iter().map(|vdisk| (&*vdisk.name, vdisk.size)).collect();
+        let found = pool.disks().map(|disk| (disk.name, disk.size)).collect();
         let (back_end, growing) = pool.serve(&disks).map_err(of)?;
         let ground = room::Ground::Pool(growing);
         let opened = Self::laid_out(device, Storage::File(back_end), ground)?;
-        Ok(Self { new, ..opened })
+        Ok(Self { new, found: Some(found), ..opened })
     }
 
     /// Sees that all members or tiers are there, before any is opened.
@@ -215,7 +218,7 @@ impl Opened {
         let ground = Ground::new(device, &layout, device.capacity());
         // Without places on a device nobody asks where an extent lies.
         let layout = if device.capacity().is_some() { layout } else { Vec::new() };
-        Ok(Self { storage, ground, room: Room { layout, ground: on }, new: None })
+        Ok(Self { storage, ground, room: Room { layout, ground: on }, new: None, found: None })
     }
 
     fn in_one_file(
@@ -262,7 +265,8 @@ impl Opened {
         let new = (tier || layout != recorded)
             .then(|| (record.clone(), Recorded { extents: layout.clone(), ..Recorded::default() }));
         let on = room::Ground::Extents(record, room::Size::Is(size));
-        Ok(Self { storage: storage(&extents), ground, room: Room { layout, ground: on }, new })
+        let room = Room { layout, ground: on };
+        Ok(Self { storage: storage(&extents), ground, room, new, found: None })
     }
 
     /// Records where new virtual disks lie, before any byte is written to them.

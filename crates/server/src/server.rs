@@ -397,14 +397,15 @@ impl Server {
         back_end.record(device)?;
         back_end.ground.abilities = back_end.abilities();
         let abilities = back_end.ground.abilities;
-        let Opened { storage, ground, room, .. } = back_end;
+        let Opened { storage, ground, room, found, .. } = back_end;
         self.rooms.push(room);
         let keeper = Keeper::of(device, self.config.state.as_deref(), self.handing.socket.as_ref());
         let mut vdisks = Vec::new();
         let (handle, messages, wakeup) = ShardHandle::new()?;
         for (vdisk, base) in device.vdisks.iter().zip(&ground.bases) {
             let place = (&handle, *base, abilities);
-            let (view, vdisk) = self.enter(device, vdisk, place, keeper.as_ref())?;
+            let (view, vdisk) =
+                self.enter(device, vdisk, place, keeper.as_ref().map(|it| (it, found.as_ref())))?;
             vdisks.push((view.id, vdisk));
             self.vdisks.push(view);
         }
@@ -465,7 +466,7 @@ impl Server {
         device: &DeviceConfig,
         vdisk: &VdiskConfig,
         (shard, base, abilities): (&ShardHandle, u64, Abilities),
-        keeper: Option<&Keeper>,
+        kept: Option<(&Keeper, Option<&BTreeMap<String, u64>>)>,
     ) -> Result<(VdiskView, Vdisk), StartError> {
         let stats = Arc::new(VdiskStats::of(vdisk.size));
         let start = |path| Recorder::start(path, &vdisk.name);
@@ -477,8 +478,11 @@ impl Server {
         let id = VdiskId(self.roll.next_id);
         self.roll.next_id += 1;
         let specs = self.bitmap_numbers.specs(vdisk, &[]);
-        let bitmaps = match keeper {
-            Some(keeper) => keeper.load(vdisk, &specs),
+        let bitmaps = match kept {
+            Some((keeper, found)) => {
+                let found = found.map(|it| it.get(&vdisk.name).copied().unwrap_or(0));
+                keeper.load(vdisk, &specs, found)
+            }
             None => specs.iter().map(|it| Bitmap::dirty(it.clone(), vdisk.size)).collect(),
         };
         let offered = Offered::default();
