@@ -25,10 +25,20 @@ pub fn settled(store: &Store, state: &Path) -> Result<Kept, Refusal> {
         let nbd = [format!("unix:{}", state.join("nbd.sock").display())];
         let addresses = Addresses { nbd: &nbd, ..Addresses::default() };
         let config = config_of(&alone, state, &addresses)?;
+        let mut made = true;
         for device in &config.devices {
             let bytes = device.vdisks.first().map_or(0, |it| it.size);
             let it = Move { from: &before.name, to: &after.name, bytes };
-            finish_move(device, Some(state), &it).map_err(Refusal::of_start)?;
+            made = finish_move(device, Some(state), &it).map_err(Refusal::of_start)?;
+        }
+        if !made {
+            store.end_move(&before.name, &before)?;
+            tracing::warn!(
+                vdisk = before.name,
+                "a change that was not begun before a crash is not made"
+            );
+            kept.vdisks.push(before);
+            continue;
         }
         store.end_move(&before.name, &after)?;
         tracing::warn!(vdisk = after.name, was = before.name, "a change that a crash left is made");

@@ -175,10 +175,11 @@ fn a_start_goes_on_with_a_move_wherever_a_crash_has_left_it() {
         assert_eq!(names(&daemon), ["new"], "step {step}");
         assert_eq!(byte(&mut daemon.connect("new"), 0), 7, "step {step}");
         drop(daemon);
-        // Then a smaller size: nothing had happened, or all.
+        // Then a smaller size: the pool had noted it, or all had happened.
         let store = Store::open(&state).unwrap();
         store.begin_move(&spec("new", "2MiB"), &spec("new", "1MiB")).unwrap();
         drop(store);
+        note_size(at, 2 * MIB, MIB);
         let daemon = Daemon::of_state(&state);
         let mut client = daemon.connect("new");
         assert_eq!((client.export().size_bytes, byte(&mut client, 0)), (MIB, 7));
@@ -189,6 +190,32 @@ fn a_start_goes_on_with_a_move_wherever_a_crash_has_left_it() {
         drop(store);
         assert_eq!(Daemon::of_state(&state).connect("new").export().size_bytes, MIB);
     }
+}
+
+/// Has the pool's record say another size.
+fn note_size(directory: &Path, from: u64, to: u64) {
+    let record = directory.join("pool/.disktime-pool");
+    let text = std::fs::read_to_string(&record).unwrap();
+    let noted = text.replace(&from.to_string(), &to.to_string());
+    assert_ne!(noted, text);
+    std::fs::write(&record, noted).unwrap();
+}
+
+/// A smaller size that was refused, and whose record a full disk kept from being taken back, was made by the
+/// start after a crash: the data beyond were lost.
+#[test]
+fn a_smaller_size_that_was_refused_is_not_made_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    drop(served(directory.path()));
+    let spec = |size: &str| serde_json::from_value::<VdiskSpec>(db(json!({"size": size}))).unwrap();
+    Store::open(&state).unwrap().begin_move(&spec("2MiB"), &spec("1MiB")).unwrap();
+    let daemon = Daemon::of_state(&state);
+    let mut client = daemon.connect("db");
+    assert_eq!(client.export().size_bytes, 2 * MIB);
+    assert_eq!(byte(&mut client, 2 * MIB - 4096), 9);
+    drop((client, daemon));
+    assert!(Store::open(&state).unwrap().load().unwrap().moving.is_empty());
 }
 
 /// A virtual disk that is the default had itself in its way when it was to get another name.

@@ -153,8 +153,8 @@ impl Server {
     }
 }
 
-/// Finishes a move that a killed daemon may have left half-way, while none serves the device. Doing it
-/// again does nothing.
+/// Finishes a move that a killed daemon may have left half-way, while none serves the device; whether the move is
+/// made. One that is not has changed nothing. Doing it again does nothing.
 ///
 /// # Errors
 /// If the device is not there, or the system refuses.
@@ -162,9 +162,9 @@ pub fn finish_move(
     device: &DeviceConfig,
     state: Option<&Path>,
     it: &Move<'_>,
-) -> Result<(), StartError> {
+) -> Result<bool, StartError> {
     let (path, names) = match &device.back_end {
-        BackEndKind::Memory => return Ok(()),
+        BackEndKind::Memory => return Ok(true),
         BackEndKind::File(path) => (path.clone(), false),
         BackEndKind::Raid0 { members, .. } => (members[0].clone(), true),
         BackEndKind::Tiered { slow, .. } => (slow.clone(), true),
@@ -189,8 +189,9 @@ pub fn finish_move(
     }
     let mut recorded = record.load().map_err(recorded_wrong(device))?;
     let Some(extent) = recorded.extents.iter_mut().find(|extent| extent.name == it.from) else {
-        return Ok(());
+        return Ok(true);
     };
     it.to.clone_into(&mut extent.name);
-    record.save(&recorded).map_err(recorded_wrong(device))
+    record.save(&recorded).map_err(recorded_wrong(device))?;
+    Ok(true)
 }

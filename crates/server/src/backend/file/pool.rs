@@ -335,12 +335,17 @@ impl PoolDirectory {
         Ok((back_end, GrowingPool { pool: self.pool, file: self.file, files, clones }))
     }
 
-    /// Finishes another name or a smaller size that a killed daemon may have left half-way.
+    /// Finishes another name or a smaller size that a killed daemon may have left half-way; whether it is made. A
+    /// smaller size that was not begun is not made: it may have been refused.
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn finish_move(&mut self, it: &Move<'_>) -> Result<(), PoolError> {
+    pub fn finish_move(&mut self, it: &Move<'_>) -> Result<bool, PoolError> {
         let Move { from, to, bytes } = *it;
+        // The identity is the first thing that changes.
+        if from == to && self.pool.identity.vdisks.get(from).is_some_and(|size| *size > bytes) {
+            return Ok(false);
+        }
         let mut after = self.pool.identity.clone();
         if from != to && self.pool.file_of(from).symlink_metadata().is_ok() {
             self.pool.rename_file(from, to)?;
@@ -361,7 +366,8 @@ impl PoolDirectory {
             self.pool.identity = after;
         }
         let cut = if len > wanted { file.set_len(wanted) } else { Ok(()) };
-        cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
+        cut.and_then(|()| file.sync_all()).map_err(io_at(&path))?;
+        Ok(true)
     }
 
     /// Makes a virtual disk's file shorter: what is beyond is lost.
