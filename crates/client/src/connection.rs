@@ -230,8 +230,10 @@ impl Connection {
     ) -> Result<(), ConnectionError> {
         let deadline = Deadline::after(self.options.timeout);
         while self.inflight.len() > 0 && !enough(&self.finished) {
+            // A server that never stops talking is not waited for any longer than a silent one.
+            let left = deadline.left()?;
             if !self.take_input()? {
-                self.socket.wait(false, None, deadline.left()?)?;
+                self.socket.wait(false, None, left)?;
             }
         }
         Ok(())
@@ -244,10 +246,11 @@ impl Connection {
         let mut left = &mut slices[..];
         let mut bytes_left = header.len() + payload.len();
         while bytes_left > 0 {
+            let time = deadline.left()?;
             if let Some(bytes) = self.socket.send(left)? {
                 IoSlice::advance_slices(&mut left, bytes);
                 bytes_left -= bytes;
-            } else if self.socket.wait(true, None, deadline.left()?)? {
+            } else if self.socket.wait(true, None, time)? {
                 self.take_input()?;
             }
         }

@@ -12,7 +12,7 @@ mod place;
 
 use place::{Place, Protected, Stream};
 
-/// How long a daemon may take for an answer: it may wait for the clients of a virtual disk that goes.
+/// How long a request and its whole answer may take: a daemon may wait for the clients of a virtual disk that goes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest line of an answer's head in bytes, and the most lines.
 const LINE_MAX: u64 = 16 << 10;
@@ -74,10 +74,10 @@ impl ControlApi {
         self.place.to_string()
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the answer, for 30 s with all of it.
     ///
     /// # Errors
-    /// If no daemon is there, or what it says is no HTTP.
+    /// If no daemon is there, it is late, or what it says is no HTTP.
     pub fn request(
         &self,
         method: &str,
@@ -85,7 +85,6 @@ impl ControlApi {
         (body, if_match): (Option<&[u8]>, Option<&str>),
     ) -> io::Result<Answer> {
         let mut reader = self.send(method, target, (body, if_match, None))?;
-        reader.get_ref().set_read_timeout(Some(TIMEOUT))?;
         let Head { mut answer, length, chunked } = read_head(&mut reader)?;
         if chunked {
             while let Some(mut chunk) = read_chunk(&mut reader)? {
@@ -116,7 +115,7 @@ impl ControlApi {
             return Err(wrong("it has no stream of events"));
         }
         // The next event may be hours away.
-        reader.get_ref().set_read_timeout(None)?;
+        reader.get_mut().wait_without_end();
         let mut text = Vec::new();
         while let Some(mut chunk) = read_chunk(&mut reader)? {
             text.append(&mut chunk);
@@ -235,6 +234,37 @@ mod tests {
         assert_eq!(read_chunk(&mut reader).unwrap().unwrap(), b"abc");
         assert_eq!(read_chunk(&mut reader).unwrap().unwrap(), b"de");
         assert_eq!(read_chunk(&mut reader).unwrap(), None);
+    }
+
+    /// A daemon that sent a byte now and then was waited for without end, and one that sent none was told of as
+    /// "Resource temporarily unavailable".
+    #[test]
+    fn an_answer_has_so_long_with_all_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let (mut near, _) = listener.accept().unwrap();
+            while near.write_all(b"H").is_ok() {
+                // Nobody says anything: this only takes its time.
+                let _ended = told.recv_timeout(Duration::from_millis(20));
+            }
+        });
+        let place = Place::Unix(path);
+        let mut stream = place.connect(Duration::from_millis(200)).unwrap();
+        let late = stream.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(late.to_string(), "it has not answered within 0.2 s");
+        drop(tell);
+
+        // A listener without room for one more: connecting would wait for ever.
+        let path = directory.path().join("full.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let full = Place::Unix(path).connect(Duration::from_millis(50)).map(drop);
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

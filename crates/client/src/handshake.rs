@@ -152,10 +152,11 @@ fn receive(
     deadline: Deadline,
 ) -> Result<usize, ConnectionError> {
     loop {
+        let left = deadline.left()?;
         if let Some(bytes) = socket.receive(input)? {
             return Ok(bytes);
         }
-        socket.wait(false, None, deadline.left()?)?;
+        socket.wait(false, None, left)?;
     }
 }
 

@@ -190,6 +190,22 @@ fn each_way_to_break_the_transmission_has_its_error_and_keeps_it() {
     }
 }
 
+/// A server that went on talking, and ended no reply, was listened to without end.
+#[test]
+fn a_server_that_never_ends_its_reply_is_not_waited_for_longer_than_a_silent_one() {
+    let timeout = impatient().timeout;
+    let server = TestServer::start(Conduct::Endless, SIZE);
+    let (tell, told) = std::sync::mpsc::channel();
+    let uri = server.uri.clone();
+    std::thread::spawn(move || {
+        let mut connection = Connection::open_with(&uri, impatient()).unwrap();
+        tell.send(connection.flush())
+    });
+    let flushed = told.recv_timeout(std::time::Duration::from_secs(10));
+    let late = RequestError::Connection(ConnectionError::Timeout { timeout });
+    assert_eq!(flushed, Ok(Err(late)));
+}
+
 #[test]
 fn a_second_answer_is_an_error_even_though_the_first_was_good() {
     let (_server, mut connection) = open(Conduct::AnswersTwice);

@@ -1,16 +1,22 @@
 //! Where a control API is, and connections to it.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use disktime_core::Instant;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::clock;
+use crate::error::ConnectError;
+use crate::socket::Socket;
+use crate::uri::Address;
 
 /// Where it is, with the token to show there.
 #[derive(Clone)]
@@ -32,9 +38,21 @@ pub(super) struct Protected {
 
 /// A connection to it.
 pub(super) enum Stream {
+    Plain(Timed),
+    Tls(Box<StreamOwned<ClientConnection, Timed>>),
+}
+
+/// A socket, all reads and writes of which together take so long at most.
+pub(super) struct Timed {
+    socket: Wire,
+    timeout: Duration,
+    /// Without a bound if there is none.
+    until: Option<Instant>,
+}
+
+enum Wire {
     Unix(UnixStream),
     Tcp(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl fmt::Display for Place {
@@ -56,7 +74,7 @@ impl fmt::Debug for Place {
 
 impl Protected {
     pub(super) fn new(address: &str, token: &str, authorities: &Path) -> io::Result<Self> {
-        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+        let wrong = |why: &str| io::Error::new(ErrorKind::InvalidInput, why.to_owned());
         let host = address.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
         let (host, _) = host.ok_or_else(|| wrong("an address is `HOST:PORT`"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -64,7 +82,7 @@ impl Protected {
         let host = host.map_err(|_| wrong("the host is neither a name nor an address"))?;
         let file = |error: &dyn fmt::Display| {
             let text = format!("{}: {error}", authorities.display());
-            io::Error::new(io::ErrorKind::InvalidInput, text)
+            io::Error::new(ErrorKind::InvalidInput, text)
         };
         let mut roots = RootCertStore::empty();
         let text = disktime_profiler::read_bytes(authorities).map_err(|error| file(&error))?;
@@ -86,9 +104,10 @@ impl Protected {
     }
 
     fn connect(&self, timeout: Duration) -> io::Result<Stream> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "its host has no address");
+        let mut last = io::Error::new(ErrorKind::NotFound, "its host has no address");
+        let until = clock::now() + nanos(timeout);
         for address in self.address.to_socket_addrs()? {
-            match tcp(&address, timeout) {
+            match tcp(&address, (timeout, until)) {
                 Ok(stream) => {
                     let session =
                         ClientConnection::new(Arc::clone(&self.settings), self.host.clone());
@@ -103,15 +122,27 @@ impl Protected {
 }
 
 impl Place {
-    /// A connection, each write of which takes so long at most.
+    /// A connection, which takes so long at most with all its reads and writes, unless that
+    /// [is lifted](Stream::wait_without_end).
     pub(super) fn connect(&self, timeout: Duration) -> io::Result<Stream> {
+        let until = clock::now() + nanos(timeout);
         match self {
             Self::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_write_timeout(Some(timeout))?;
-                Ok(Stream::Unix(stream))
+                // A listener may have no room.
+                let socket = Socket::connect(&Address::Unix { path: path.clone() }, until);
+                let socket = socket.and_then(|socket| {
+                    let address = || Address::Unix { path: path.clone() };
+                    let failed = |errno| ConnectError::Socket { address: address(), errno };
+                    socket.into_blocking().map_err(failed)
+                });
+                let socket = socket.map_err(|error| match error {
+                    ConnectError::Socket { errno, .. } => errno.into(),
+                    error => io::Error::other(error),
+                })?;
+                let socket = Wire::Unix(UnixStream::from(socket));
+                Ok(Stream::Plain(Timed { socket, timeout, until: Some(until) }))
             }
-            Self::Tcp { address, .. } => tcp(address, timeout).map(Stream::Tcp),
+            Self::Tcp { address, .. } => tcp(address, (timeout, until)).map(Stream::Plain),
             Self::Tls(at) => at.connect(timeout),
         }
     }
@@ -135,30 +166,81 @@ impl Place {
     }
 }
 
-fn tcp(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(address, timeout)?;
-    stream.set_write_timeout(Some(timeout))?;
-    // A handshake under TLS reads, too; a caller that waits for events lifts the bound.
-    stream.set_read_timeout(Some(timeout))?;
-    Ok(stream)
+fn tcp(address: &SocketAddr, (timeout, until): (Duration, Instant)) -> io::Result<Timed> {
+    let left = left(timeout, Some(until))?.unwrap_or(timeout);
+    let socket = TcpStream::connect_timeout(address, left).map(Wire::Tcp)?;
+    Ok(Timed { socket, timeout, until: Some(until) })
+}
+
+fn nanos(time: Duration) -> disktime_core::Duration {
+    disktime_core::Duration::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The time that is left, never zero.
+fn left(timeout: Duration, until: Option<Instant>) -> io::Result<Option<Duration>> {
+    let Some(until) = until else { return Ok(None) };
+    match until.since(clock::now()).as_nanos() {
+        0 => Err(late(timeout)),
+        // A socket's bound is in whole microseconds, and zero is none.
+        left => Ok(Some(Duration::from_micros(left.div_ceil(1000)))),
+    }
+}
+
+fn late(timeout: Duration) -> io::Error {
+    let text = format!("it has not answered within {} s", timeout.as_secs_f64());
+    io::Error::new(ErrorKind::TimedOut, text)
 }
 
 impl Stream {
-    /// How long a read may wait; without a bound if there is none.
-    pub(super) fn set_read_timeout(&self, time: Option<Duration>) -> io::Result<()> {
+    /// Waits for what comes as long as that takes.
+    pub(super) fn wait_without_end(&mut self) {
         match self {
-            Self::Unix(stream) => stream.set_read_timeout(time),
-            Self::Tcp(stream) => stream.set_read_timeout(time),
-            Self::Tls(stream) => stream.sock.set_read_timeout(time),
+            Self::Plain(socket) => socket.until = None,
+            Self::Tls(stream) => stream.sock.until = None,
         }
+    }
+}
+
+impl Timed {
+    /// The system's word for a bound that has passed says nothing to people.
+    fn done<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => late(self.timeout),
+            _ => error,
+        })
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = left(self.timeout, self.until)?;
+        let read = match &mut self.socket {
+            Wire::Unix(socket) => socket.set_read_timeout(left).and_then(|()| socket.read(bytes)),
+            Wire::Tcp(socket) => socket.set_read_timeout(left).and_then(|()| socket.read(bytes)),
+        };
+        self.done(read)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = left(self.timeout, self.until)?;
+        let written = match &mut self.socket {
+            Wire::Unix(socket) => socket.set_write_timeout(left).and_then(|()| socket.write(bytes)),
+            Wire::Tcp(socket) => socket.set_write_timeout(left).and_then(|()| socket.write(bytes)),
+        };
+        self.done(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 impl Read for Stream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.read(bytes),
-            Self::Tcp(stream) => stream.read(bytes),
+            Self::Plain(socket) => socket.read(bytes),
             Self::Tls(stream) => stream.read(bytes),
         }
     }
@@ -167,15 +249,14 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.write(bytes),
-            Self::Tcp(stream) => stream.write(bytes),
+            Self::Plain(socket) => socket.write(bytes),
             Self::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Unix(_) | Self::Tcp(_) => Ok(()),
+            Self::Plain(_) => Ok(()),
             Self::Tls(stream) => stream.flush(),
         }
     }

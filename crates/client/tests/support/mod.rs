@@ -43,6 +43,8 @@ pub(crate) enum Conduct {
     Garbage,
     /// Takes requests and never answers.
     Silent,
+    /// Answers with errors that are not the last of their reply, without end.
+    Endless,
     /// Accepts and says nothing.
     SilentGreeting,
     /// Closes within the greeting.
@@ -161,6 +163,12 @@ impl Peer {
                 let bytes = self.answer(&session, &request, &payload);
                 let _ = self.taken.send(request);
                 let Some(bytes) = bytes else { return Ok(()) };
+                if self.conduct == Conduct::Endless {
+                    let many = bytes.repeat(4096);
+                    loop {
+                        self.socket.write_all(&many)?;
+                    }
+                }
                 answers.push(bytes);
                 let batch = match self.conduct {
                     Conduct::Backwards(batch) => batch,
@@ -228,6 +236,12 @@ impl Peer {
             Conduct::AnswersTwice => [&honest[..], &honest].concat(),
             Conduct::Garbage => b"200 OK, whatever that means here\r\n".to_vec(),
             Conduct::Silent => Vec::new(),
+            Conduct::Endless => {
+                let mut chunk = reply::error(style, request.cookie, NbdError::Io, "more").to_vec();
+                // The flags follow the magic: no DONE.
+                chunk[4..6].fill(0);
+                chunk
+            }
             _ => honest,
         })
     }
