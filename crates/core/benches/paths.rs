@@ -29,7 +29,7 @@ struct Path {
     step: Step,
 }
 
-/// What is done once in a path.
+/// A path does this once.
 #[derive(Clone, Copy)]
 enum Step {
     /// A piece completes, the next request arrives, and a piece is dispatched.

@@ -192,7 +192,6 @@ fn see(kind: &BackEndKind, emulated: Option<u64>) -> io::Result<Seen> {
             let (first, second) = (one(fast)?, one(slow)?);
             let bytes = |seen: &Seen| seen.size.unwrap_or(0);
             TwoTiers::look((fast, bytes(&first)), (slow, bytes(&second)), emulated)?;
-            may_write(fast)?;
             Ok(Seen { block_device: first.block_device || second.block_device, ..second })
         }
         BackEndKind::Nbd { uri, .. } => remote(uri),
@@ -205,8 +204,7 @@ fn one(path: &Path) -> io::Result<Seen> {
     let OneFile { size, .. } = file.ok_or_else(|| named(path, &wrong))?;
     let kind = std::fs::metadata(path).map_err(|error| named(path, &error))?.file_type();
     // A start opens it to write, also where all virtual disks are read-only.
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
-        .map_err(|error| named(path, &io::Error::from(error)))?;
+    may_write(path)?;
     Ok(Seen { size: Some(size), block_device: kind.is_block_device() })
 }
 

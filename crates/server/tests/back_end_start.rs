@@ -496,7 +496,7 @@ fn a_check_looks_where_the_map_of_tiers_would_go() {
     );
     let text = text.replace("DIRECTORY", here.to_str().unwrap());
     let check = |text: &str| -> Vec<String> {
-        let errors = disktime_server::check(&Config::parse(text).unwrap());
+        let errors = check(&Config::parse(text).unwrap());
         errors.iter().map(ToString::to_string).collect()
     };
     let fill = |at: u64| {

@@ -418,7 +418,7 @@ fn certificates_that_clients_refuse_are_warned_of() {
         line.clear();
         assert!(std::io::BufRead::read_line(&mut errors, &mut line).unwrap() > 0, "no warning");
     }
-    let hang_up = ["HUP", "TERM"].map(|it| it.to_owned());
+    let hang_up = ["HUP", "TERM"].map(str::to_owned);
     line.clear();
     words(&["kill", "-s", &hang_up[0], &child.id().to_string()]);
     while !line.contains(&warning) {

@@ -111,7 +111,7 @@ impl Terms {
         self.count(contract, cycle, u64::sub);
     }
 
-    /// What keeps best effort, and guaranteed latencies, from having bounds.
+    /// Whether best effort, and guaranteed latencies, have no bounds because of others' contracts.
     pub(crate) fn withholds(&self) -> [bool; 2] {
         [self.unbounded > 0, self.rates.0 > 0]
     }

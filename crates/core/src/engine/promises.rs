@@ -39,13 +39,13 @@ pub(super) struct Promises {
     shorter: Shorter,
 }
 
-/// Whose bounds may have become shorter.
+/// The streams whose bounds may have become shorter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Shorter {
     Nobodys,
-    /// Those of the streams in the heap. The others are not backlogged: a device may have many thousands of them.
+    /// The streams in the heap. The others are not backlogged: a device may have many thousands of them.
     Watched,
-    /// Those of streams that had no bound before, too.
+    /// All streams: some had no bound before.
     All,
 }
 

@@ -120,7 +120,7 @@ fn a_record_comes_back_and_is_of_its_device() {
     assert!(says.ends_with("may be served another one's data"), "{says}");
 }
 
-/// Of a record that had lost its contents all virtual disks were placed anew: one was served another one's data.
+/// Where a record had lost its contents all virtual disks were placed anew: one was served another one's data.
 #[test]
 fn a_record_without_a_byte_is_refused() {
     let directory = tempfile::tempdir().unwrap();
