@@ -95,6 +95,8 @@ fn a_file_that_may_not_be_written_is_told_before_a_start() {
     let image = elsewhere.path("image");
     std::fs::write(&image, vec![0; 1 << 20]).unwrap();
     elsewhere.configure(&format!("file:{}", image.display()));
+    // Its layout is recorded beside it.
+    elsewhere.mode("", 0o777);
     let run = |words: &[&str]| {
         let output = elsewhere.command("", words).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
