@@ -125,12 +125,9 @@ impl Promises {
         stream.behind.breaks_at(contract.reserve, bound, pending, now)
     }
 
-    /// The first stream that is behind its bound.
-    fn first(&mut self, streams: &StreamTable, now: Instant) -> Option<StreamId> {
-        let near = now.as_nanos().saturating_add(NEAR.as_nanos()).cast_signed();
-        if self.shorter == Shorter::Nobodys && self.due.peek().is_none_or(|(at, _)| at > near) {
-            return None;
-        }
+    /// Times that bounds have made too late are lowered.
+    #[cold]
+    fn look_again(&mut self, streams: &StreamTable, now: Instant) {
         let ids: Vec<u32> = match core::mem::replace(&mut self.shorter, Shorter::Nobodys) {
             Shorter::Nobodys => Vec::new(),
             Shorter::Watched => self.due.some(usize::MAX, i64::MAX).collect(),
@@ -139,6 +136,17 @@ impl Promises {
         for id in ids {
             let at = streams.get(StreamId(id)).and_then(|stream| self.breaks_at(stream, now));
             self.due.lower(id, at);
+        }
+    }
+
+    /// The first stream that is behind its bound.
+    fn first(&mut self, streams: &StreamTable, now: Instant) -> Option<StreamId> {
+        let near = now.as_nanos().saturating_add(NEAR.as_nanos()).cast_signed();
+        if self.shorter == Shorter::Nobodys && self.due.peek().is_none_or(|(at, _)| at > near) {
+            return None;
+        }
+        if self.shorter != Shorter::Nobodys {
+            self.look_again(streams, now);
         }
         let mut due = core::mem::take(&mut self.due);
         let at = |id: u32| self.breaks_at(streams.get(StreamId(id))?, now);
