@@ -62,10 +62,8 @@ impl Promises {
 
     /// The slice length is another.
     pub(super) fn set_slice(&mut self, slice: Duration) {
-        if slice < self.terms.slice {
-            self.shorten(Shorter::Watched);
-        }
         self.terms.slice = slice;
+        self.shorten(Shorter::Watched);
     }
 
     fn shorten(&mut self, whose: Shorter) {
@@ -129,9 +127,8 @@ impl Promises {
     #[cold]
     fn look_again(&mut self, streams: &StreamTable, now: Instant) {
         let ids: Vec<u32> = match core::mem::replace(&mut self.shorter, Shorter::Nobodys) {
-            Shorter::Nobodys => Vec::new(),
-            Shorter::Watched => self.due.some(usize::MAX, i64::MAX).collect(),
             Shorter::All => streams.iter().map(|stream| stream.id.0).collect(),
+            Shorter::Nobodys | Shorter::Watched => self.due.some(usize::MAX, i64::MAX).collect(),
         };
         for id in ids {
             let at = streams.get(StreamId(id)).and_then(|stream| self.breaks_at(stream, now));
@@ -142,11 +139,10 @@ impl Promises {
     /// The first stream that is behind its bound.
     fn first(&mut self, streams: &StreamTable, now: Instant) -> Option<StreamId> {
         let near = now.as_nanos().saturating_add(NEAR.as_nanos()).cast_signed();
-        if self.shorter == Shorter::Nobodys && self.due.peek().is_none_or(|(at, _)| at > near) {
-            return None;
-        }
         if self.shorter != Shorter::Nobodys {
             self.look_again(streams, now);
+        } else if self.due.peek().is_none_or(|(at, _)| at > near) {
+            return None;
         }
         let mut due = core::mem::take(&mut self.due);
         let at = |id: u32| self.breaks_at(streams.get(StreamId(id))?, now);
