@@ -252,6 +252,13 @@ fn among_more_streams_than_the_device_takes_at_once_lone_readers_need_not_show_t
     assert!(!change(9, |policy| policy.accounts[ONE].habits.writes = true));
     assert!(!change(9, |policy| policy.device.tiered = true));
     assert!(!change(9, |policy| policy.lone = Pace::default()), "none was seen");
+    // One piece at a time nobody has to show it.
+    let mut policy = DiskTime::default();
+    policy.device.depth = 1;
+    policy.lone.add(Instant::ZERO, 20_000_000, 10_000_000, 10);
+    policy.round.unseen = 9;
+    known(&mut policy, ONE).habits.peak = 1;
+    assert_eq!(policy.alone(ONE, Duration::from_millis(1)), 1_000_000);
 }
 
 /// One piece at a time a stream's pace is seen between its guests, and none waits for it.
