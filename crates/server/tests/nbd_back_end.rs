@@ -245,6 +245,28 @@ fn requests_are_held_while_the_server_is_gone() {
     assert_eq!(rig.done[&name].1, Err(EIO));
 }
 
+/// nbdkit answers ESHUTDOWN on its connections once it is told to end: each of its restarts failed requests
+/// that were to be held.
+#[test]
+fn a_request_that_a_server_refuses_because_it_shuts_down_is_held() {
+    let held = |conduct, hold| {
+        let server = TestServer::start(conduct, size(MIB));
+        let mut rig = Rig::new(|_| {
+            let export = Export::open(&server.uri, None).unwrap();
+            let export = export.with_timeout(Duration::from_millis(120)).with_hold(hold);
+            (Box::new(export.on_shard(&[(0, MIB)])), None)
+        });
+        let written = rig.write(0, 512, b"data");
+        (written, server.memory.lock().unwrap()[512..516].to_vec())
+    };
+    let minute = Some(Duration::from_secs(60));
+    assert_eq!(held(Conduct::ShutsDown, minute), (Ok(()), b"data".to_vec()));
+    assert_eq!(held(Conduct::ShutsDown, None).0, Err(EIO), "nothing is held");
+    let shortly = Some(Duration::from_millis(120));
+    let never = Conduct::Fails(NbdError::Shutdown);
+    assert_eq!(held(never, shortly).0, Err(EIO), "it never comes back");
+}
+
 /// A server that takes connections and never answers held its requests for ever.
 #[test]
 fn silence_ends_while_requests_are_held_too() {

@@ -33,6 +33,8 @@ pub(crate) enum Conduct {
     Pieces,
     /// Fails every request.
     Fails(NbdError),
+    /// Is restarted: fails every request of its first connection because it shuts down.
+    ShutsDown,
     /// Closes after the first half of its first reply.
     ClosesMidReply,
     /// Answers a request that nobody sent.
@@ -84,7 +86,12 @@ impl TestServer {
         let shared = Arc::clone(&memory);
         // It ends with the test's process: nobody waits for it.
         std::thread::spawn(move || {
-            for socket in listener.incoming() {
+            for (at, socket) in listener.incoming().enumerate() {
+                let conduct = match conduct {
+                    Conduct::ShutsDown if at == 0 => Conduct::Fails(NbdError::Shutdown),
+                    Conduct::ShutsDown => Conduct::Honest,
+                    conduct => conduct,
+                };
                 let peer = Peer {
                     socket: socket.unwrap(),
                     conduct,

@@ -242,7 +242,11 @@ impl Remote {
             self.lose(at, &"the server hung up", io);
         } else {
             match self.parse(at, &bytes) {
-                Ok(()) => {
+                Ok(true) => {
+                    io.pool.give_back(input);
+                    self.lose(at, &NbdError::Shutdown, io);
+                }
+                Ok(false) => {
                     self.lines[at as usize].receive(token(at, RECEIVE), Some(input), io);
                     self.send_waiting(io);
                 }
@@ -255,13 +259,15 @@ impl Remote {
         self.input = bytes;
     }
 
-    fn parse(&mut self, at: u32, mut bytes: &[u8]) -> Result<(), disktime_nbd::ProtocolError> {
+    /// Takes replies; answers whether the server said that it shuts down while requests are held.
+    fn parse(&mut self, at: u32, mut bytes: &[u8]) -> Result<bool, disktime_nbd::ProtocolError> {
+        let mut shuts_down = false;
         loop {
             let asks = &self.asks;
             let pending = |name| find(asks, at, name).map(|key| asks[key].asked);
             let (used, event) = self.lines[at as usize].parser.poll(bytes, pending)?;
             bytes = &bytes[used..];
-            let Some(event) = event else { return Ok(()) };
+            let Some(event) = event else { return Ok(shuts_down) };
             match event {
                 ReplyEvent::Data { cookie, offset, bytes } => {
                     if let Some((buffer, place)) = place(&self.asks, at, cookie, offset) {
@@ -284,6 +290,11 @@ impl Remote {
                 }
                 ReplyEvent::Done { cookie, result } => {
                     let Some(key) = find(&self.asks, at, cookie) else { continue };
+                    // The request was not carried out: it is asked again with the others.
+                    if result == Err(NbdError::Shutdown) && self.terms.hold.is_some() {
+                        shuts_down = true;
+                        continue;
+                    }
                     if let Some((told, to)) = self.asks[key].told.take().map(|told| *told) {
                         let _nobody_waits_any_more = to.send(told);
                     }
