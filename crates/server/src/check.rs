@@ -93,8 +93,9 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
     let recorded = match record(device, &seen, state).map_err(of)? {
         Some(record) => {
             let recorded = record.load().map_err(of)?;
-            // A start writes one of tiers in any case, and others where it is news.
+            // A start writes one that is news: of tiers also what becomes of the fast one.
             let tiers = matches!(device.back_end, BackEndKind::Tiered { .. });
+            let tiers = tiers && (!recorded.fast_tier || device.empties_fast);
             if tiers || (recorded.extents.is_empty() && !device.vdisks.is_empty()) {
                 let writable = can_be_kept(record.path());
                 let path = || record.path().to_owned();

@@ -175,7 +175,8 @@ impl Record {
         set.map_err(|error| RecordError::Io { path: self.path.clone(), error })
     }
 
-    /// Records what is on the device, durably: after a crash there is the old record or the new one.
+    /// Records what is on the device, durably: after a crash there is the old record or the new one. A record that
+    /// says so already is left as it is: its directory may be full.
     ///
     /// # Errors
     /// If it can't be written.
@@ -192,6 +193,9 @@ impl Record {
     }
 
     fn replace(&self, text: &str) -> io::Result<()> {
+        if std::fs::read(&self.path).is_ok_and(|now| now == text.as_bytes()) {
+            return sync_directory_of(&self.path);
+        }
         std::fs::create_dir_all(directory_of(&self.path))?;
         Next::write(&self.path, text.as_bytes())?.put().map(drop)
     }

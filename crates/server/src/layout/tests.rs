@@ -137,6 +137,21 @@ fn a_record_without_a_byte_is_refused() {
     }
 }
 
+/// Tiers record their layout at each start. In a full state directory no start of them was possible, and a take-over
+/// ended both daemons.
+#[test]
+fn a_record_that_says_so_already_is_not_written_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = Record::of(&directory.path().join("disk"), "d", None).mapped();
+    let with = |extents: &[Extent]| Recorded { extents: extents.to_vec(), ..Recorded::default() };
+    let (now, next) = (with(&[extent("a", 0, 4096)]), with(&[]));
+    record.save(&now).unwrap();
+    // Nothing can be written aside.
+    std::fs::create_dir(directory.path().join("disk.disktime.new")).unwrap();
+    record.save(&now).unwrap();
+    assert!(record.save(&next).is_err());
+}
+
 /// A round of a server's life: which of ten virtual disks the configuration has.
 fn rounds() -> impl Strategy<Value = Vec<Vec<(usize, u64, Option<bool>)>>> {
     let disk = (0..10usize, 1..4000u64, any::<Option<bool>>());
