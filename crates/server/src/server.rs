@@ -250,11 +250,8 @@ impl Server {
         let taken = predecessor.map(Predecessor::let_go).transpose()?;
         let (clients, taken) = taken.unzip();
         let doors = owning(doors, taken.as_ref());
-        let misses = config.misses.as_deref().map(|path| {
-            let failed = |error| StartError::Listen { listen: Listen::Unix(path.into()), error };
-            ReportSocket::bind(path).map_err(failed)
-        });
-        let misses = misses.transpose()?;
+        let takes_over = taken.is_some();
+        let misses = if takes_over { None } else { reports(&config)? };
         let (is_here, desk) = crossbeam_channel::bounded(0);
         let (successor, successors) = crossbeam_channel::bounded(1);
         let doors = Arc::new(doors);
@@ -315,7 +312,24 @@ impl Server {
             _is_here: is_here,
         };
         server.threads.start("desk", "the front desk", move || desk.run())?;
+        if takes_over {
+            server.report_after_all()?;
+        }
         Ok(server)
+    }
+
+    /// Takes reports of missed deadlines once clients that were handed over are served. They have no other
+    /// daemon, so a socket that can't be had ends nothing.
+    fn report_after_all(&mut self) -> Result<(), StartError> {
+        match reports(&self.config) {
+            Ok(misses) => self.start_reports(misses),
+            Err(error) => {
+                let text =
+                    "no missed deadlines are heard of until this is mended and taken over again";
+                tracing::error!(%error, "{text}");
+                Ok(())
+            }
+        }
     }
 
     /// Takes the state directory for this daemon alone. In one that can't be written to there is no socket, and
@@ -683,6 +697,13 @@ fn export(device: &DeviceConfig, vdisk: &VdiskConfig, can: Abilities) -> ExportI
     let description = vdisk.export.description.clone();
     let description = description.unwrap_or_else(|| format!("a virtual disk of {}", device.name));
     ExportInfo { name: vdisk.name.clone(), description, size_bytes: vdisk.size, flags, block_sizes }
+}
+
+/// The socket for reports of missed deadlines, if the configuration has one.
+fn reports(config: &Config) -> Result<Option<ReportSocket>, StartError> {
+    let Some(path) = config.misses.as_deref() else { return Ok(None) };
+    let failed = |error| StartError::Listen { listen: Listen::Unix(path.into()), error };
+    ReportSocket::bind(path).map(Some).map_err(failed)
 }
 
 /// As many descriptors as the system allows: each virtual disk may have a file, each client has a socket.

@@ -300,6 +300,27 @@ fn clients_go_on_without_a_control_api_that_can_not_be_opened() {
     assert!(daemon.end("TERM").1);
 }
 
+/// A socket for missed deadlines that another server had ended both daemons, and every connection.
+#[test]
+fn clients_go_on_without_a_socket_for_misses_that_can_not_be_had() {
+    let mut daemon = Daemon::start(DISKS);
+    let taken = std::os::unix::net::UnixDatagram::bind(daemon.path("misses.sock")).unwrap();
+    let mut client = raw_client(&daemon);
+    daemon.configure(&format!("misses = \"unix:DIRECTORY/misses.sock\"\n{DISKS}"));
+    assert!(daemon.take_over());
+    client.write_all(&request(0, 0, 512)).unwrap();
+    let mut answer = [0; 16 + 512];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[4..8], [0; 4]);
+    assert!(daemon.line_with("no missed deadlines").contains("another server listens there"));
+    drop(taken);
+    assert!(daemon.take_over());
+    client.write_all(&request(0, 0, 512)).unwrap();
+    client.read_exact(&mut answer).unwrap();
+    assert!(daemon.path("misses.sock").exists());
+    assert!(daemon.end("TERM").1);
+}
+
 /// A second daemon with the same `state` only warned that commands could not reach it.
 #[test]
 fn a_state_has_one_daemon() {
