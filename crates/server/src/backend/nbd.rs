@@ -190,7 +190,7 @@ impl Remote {
     /// Sends what waits, as far as there is room; with no connection left it fails.
     fn send_waiting(&mut self, io: &mut Io<'_>) {
         while let Some(&key) = self.waiting.front() {
-            let up = (0..).zip(&self.lines).filter(|(_, line)| line.is_up());
+            let up = (0..).zip(&self.lines).filter(|(_, line)| line.takes_more());
             let Some((at, line)) = up.min_by_key(|(_, line)| line.asked) else {
                 if self.terms.hold.is_some() {
                     return self.look_again(io);
@@ -242,11 +242,12 @@ impl Remote {
             self.lose(at, &"the server hung up", io);
         } else {
             match self.parse(at, &bytes) {
-                Ok(true) => {
+                // It has answered all that it had taken.
+                Ok(()) if self.lines[at as usize].is_done() => {
                     io.pool.give_back(input);
                     self.lose(at, &NbdError::Shutdown, io);
                 }
-                Ok(false) => {
+                Ok(()) => {
                     self.lines[at as usize].receive(token(at, RECEIVE), Some(input), io);
                     self.send_waiting(io);
                 }
@@ -259,15 +260,13 @@ impl Remote {
         self.input = bytes;
     }
 
-    /// Takes replies; answers whether the server said that it shuts down while requests are held.
-    fn parse(&mut self, at: u32, mut bytes: &[u8]) -> Result<bool, disktime_nbd::ProtocolError> {
-        let mut shuts_down = false;
+    fn parse(&mut self, at: u32, mut bytes: &[u8]) -> Result<(), disktime_nbd::ProtocolError> {
         loop {
             let asks = &self.asks;
             let pending = |name| find(asks, at, name).map(|key| asks[key].asked);
             let (used, event) = self.lines[at as usize].parser.poll(bytes, pending)?;
             bytes = &bytes[used..];
-            let Some(event) = event else { return Ok(shuts_down) };
+            let Some(event) = event else { return Ok(()) };
             match event {
                 ReplyEvent::Data { cookie, offset, bytes } => {
                     if let Some((buffer, place)) = place(&self.asks, at, cookie, offset) {
@@ -290,9 +289,10 @@ impl Remote {
                 }
                 ReplyEvent::Done { cookie, result } => {
                     let Some(key) = find(&self.asks, at, cookie) else { continue };
-                    // The request was not carried out: it is asked again with the others.
+                    // It is asked again, and this connection takes no more requests.
                     if result == Err(NbdError::Shutdown) && self.terms.hold.is_some() {
-                        shuts_down = true;
+                        self.lines[at as usize].ends();
+                        self.put_back(key);
                         continue;
                     }
                     if let Some((told, to)) = self.asks[key].told.take().map(|told| *told) {
@@ -318,21 +318,7 @@ impl Remote {
             }
             let mine = |(key, ask): (usize, &Ask)| (ask.line == Some(at)).then_some(key);
             for key in self.asks.iter().filter_map(mine).collect::<Vec<_>>() {
-                let ask = &mut self.asks[key];
-                let held = self.look - *ask.held.get_or_insert(self.look);
-                // A server that takes connections and answers nothing is given up, too.
-                let longest =
-                    self.terms.hold.map(|hold| self.terms.looks(hold + self.terms.timeout));
-                if longest.is_none_or(|longest| held > longest) {
-                    self.settle(key, EIO);
-                    continue;
-                }
-                // Asked again, it does what it would have done: no client has heard of it yet.
-                (ask.line, ask.look) = (None, self.look);
-                if let Some((told, _)) = ask.told.as_deref_mut() {
-                    told.clear();
-                }
-                self.waiting.push_back(key);
+                self.put_back(key);
             }
             self.lost = true;
             self.send_waiting(io);
@@ -341,6 +327,27 @@ impl Remote {
         if self.lines[at as usize].is_quiet() && self.connector.wanted.try_send(at).is_err() {
             tracing::error!(server = self.uri, connection = at, "nobody connects again");
         }
+    }
+
+    /// A request that was not carried out waits for a connection again, if it is held and has not waited for too
+    /// long; else it fails.
+    fn put_back(&mut self, key: usize) {
+        let ask = &mut self.asks[key];
+        let held = self.look - *ask.held.get_or_insert(self.look);
+        // A server that takes connections and answers nothing is given up, too.
+        let longest = self.terms.hold.map(|hold| self.terms.looks(hold + self.terms.timeout));
+        if longest.is_none_or(|longest| held > longest) {
+            return self.settle(key, EIO);
+        }
+        // Asked again, it does what it would have done: no client has heard of it yet.
+        ask.look = self.look;
+        if let Some(line) = ask.line.take().and_then(|at| self.lines.get_mut(at as usize)) {
+            line.asked = line.asked.saturating_sub(1);
+        }
+        if let Some((told, _)) = ask.told.as_deref_mut() {
+            told.clear();
+        }
+        self.waiting.push_back(key);
     }
 
     /// New connections, for lost ones.
@@ -382,7 +389,7 @@ impl Remote {
     /// Fails the requests that have waited for too long for a connection.
     fn give_up_waiting(&mut self) {
         let Some(hold) = self.terms.hold else { return };
-        if self.lines.iter().any(Line::is_up) {
+        if self.lines.iter().any(Line::takes_more) {
             return;
         }
         let timeout = self.terms.looks(hold);

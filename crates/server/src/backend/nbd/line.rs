@@ -21,6 +21,8 @@ pub(super) struct Line {
     socket: OwnedFd,
     pub(super) parser: ReplyParser,
     up: bool,
+    /// The server is about to end: it takes no more requests.
+    ending: bool,
     receiving: bool,
     sending: bool,
     out: Box<Message>,
@@ -32,11 +34,27 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(Transmission { socket, parser, .. }: Transmission) -> Self {
         let (out, spare) = (Box::default(), None);
-        Self { socket, parser, up: true, receiving: false, sending: false, out, spare, asked: 0 }
+        let (receiving, sending, ending) = (false, false, false);
+        Self { socket, parser, up: true, ending, receiving, sending, out, spare, asked: 0 }
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.up
+    }
+
+    /// The server has said that it is about to end.
+    pub(super) fn ends(&mut self) {
+        self.ending = true;
+    }
+
+    /// Whether requests may be sent on it.
+    pub(super) fn takes_more(&self) -> bool {
+        self.up && !self.ending
+    }
+
+    /// Whether the server is about to end, and has nothing more to say.
+    pub(super) fn is_done(&self) -> bool {
+        self.ending && self.asked == 0
     }
 
     /// Whether the ring has nothing of it any more.
