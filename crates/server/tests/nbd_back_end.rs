@@ -267,6 +267,28 @@ fn a_request_that_a_server_refuses_because_it_shuts_down_is_held() {
     assert_eq!(held(never, shortly).0, Err(EIO), "it never comes back");
 }
 
+/// A request that is asked elsewhere while the server that shuts down still carries it out could bring old bytes over
+/// newer ones.
+#[test]
+fn a_server_that_shuts_down_finishes_what_it_has_taken() {
+    let server = TestServer::start(Conduct::Finishes, size(MIB));
+    let mut rig = Rig::new(|_| {
+        let export = Export::open(&server.uri, None).unwrap();
+        let export = export.with_hold(Some(Duration::from_secs(60)));
+        (Box::new(export.on_shard(&[(0, MIB)])), None)
+    });
+    for (offset, data) in [(0, b"taken"), (4096, b"moved")] {
+        let job = rig.writing(0, offset, data);
+        rig.start(job);
+    }
+    rig.settle();
+    assert!(rig.done.values().all(|(_, result)| result.is_ok()));
+    let offsets: Vec<_> = server.taken.try_iter().map(|request| request.offset).collect();
+    assert_eq!(offsets, [0, 4096, 4096]);
+    let memory = server.memory.lock().unwrap();
+    assert_eq!((&memory[..5], &memory[4096..4101]), (&b"taken"[..], &b"moved"[..]));
+}
+
 /// A server that takes connections and never answers held its requests for ever.
 #[test]
 fn silence_ends_while_requests_are_held_too() {

@@ -35,6 +35,9 @@ pub(crate) enum Conduct {
     Fails(NbdError),
     /// Is restarted: fails every request of its first connection because it shuts down.
     ShutsDown,
+    /// Is restarted: refuses requests of its first connection beyond the export's beginning because it shuts down,
+    /// and then carries out one at its beginning that it had taken before.
+    Finishes,
     /// Closes after the first half of its first reply.
     ClosesMidReply,
     /// Answers a request that nobody sent.
@@ -90,6 +93,7 @@ impl TestServer {
                 let conduct = match conduct {
                     Conduct::ShutsDown if at == 0 => Conduct::Fails(NbdError::Shutdown),
                     Conduct::ShutsDown => Conduct::Honest,
+                    Conduct::Finishes if at > 0 => Conduct::Honest,
                     conduct => conduct,
                 };
                 let peer = Peer {
@@ -179,10 +183,15 @@ impl Peer {
                 answers.push(bytes);
                 let batch = match self.conduct {
                     Conduct::Backwards(batch) => batch,
+                    Conduct::Finishes => 2,
                     _ => 1,
                 };
                 if answers.len() >= batch {
                     answers.reverse();
+                    if self.conduct == Conduct::Finishes {
+                        self.socket.write_all(&answers.remove(0))?;
+                        pause();
+                    }
                     self.socket.write_all(&answers.concat())?;
                     answers.clear();
                 }
@@ -237,6 +246,9 @@ impl Peer {
             Ok(checked) => self.perform(style, request, &checked, data),
         };
         Some(match self.conduct {
+            Conduct::Finishes if request.offset > 0 => {
+                reply::error(style, request.cookie, NbdError::Shutdown, "no").to_vec()
+            }
             Conduct::Fails(error) => reply::error(style, request.cookie, error, "no").to_vec(),
             Conduct::ClosesMidReply => honest[..honest.len() / 2].to_vec(),
             Conduct::UnknownCookie => reply::error(style, !0, NbdError::Io, "whose?").to_vec(),
@@ -314,6 +326,12 @@ fn pieces(checked: &Checked, data: &[u8]) -> Vec<u8> {
     }
     bytes.extend_from_slice(&reply::none(checked.cookie));
     bytes
+}
+
+/// For the client to act on what it was told so far.
+#[expect(clippy::disallowed_methods, reason = "a server that takes its time")]
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(100));
 }
 
 /// Takes a whole request off the front of the input.
