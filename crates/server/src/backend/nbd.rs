@@ -242,7 +242,7 @@ impl Remote {
             self.lose(at, &"the server hung up", io);
         } else {
             match self.parse(at, &bytes) {
-                // It has answered all that it had taken.
+                // A server that is about to end has answered all that it had taken.
                 Ok(()) if self.lines[at as usize].is_done() => {
                     io.pool.give_back(input);
                     self.lose(at, &NbdError::Shutdown, io);
@@ -289,7 +289,7 @@ impl Remote {
                 }
                 ReplyEvent::Done { cookie, result } => {
                     let Some(key) = find(&self.asks, at, cookie) else { continue };
-                    // It is asked again, and this connection takes no more requests.
+                    // The request is asked again, and this connection takes no more.
                     if result == Err(NbdError::Shutdown) && self.terms.hold.is_some() {
                         self.lines[at as usize].ends();
                         self.put_back(key);
