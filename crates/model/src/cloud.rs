@@ -77,14 +77,14 @@ pub struct Cloud {
 
 /// Nanoseconds in a second: a unit of credit is as many grains, so that a rate of one unit a second
 /// fills a grain each nanosecond.
-const SECOND: u128 = 1_000_000_000;
+const SECOND: i128 = 1_000_000_000;
 
 /// The state of a cap.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     cap: Cap,
-    /// Credit in grains.
-    level: u128,
+    /// Credit in grains; below zero where an operation took more than the bucket ever holds.
+    level: i128,
     /// The time of `level`.
     at: Instant,
     /// When the burst rate lets the next unit start.
@@ -93,31 +93,35 @@ struct Bucket {
 
 impl Bucket {
     fn new(cap: Cap) -> Self {
-        Self { cap, level: u128::from(cap.credit) * SECOND, at: Instant::ZERO, next: Instant::ZERO }
+        Self { cap, level: grains(cap.credit), at: Instant::ZERO, next: Instant::ZERO }
     }
 
     /// When so many units may start that are there at `now`; they are taken from the credit.
     fn take(&mut self, now: Instant, units: u64) -> Instant {
         let mut start = now.max(self.next).max(self.at);
         self.fill(start);
-        // More than the bucket ever holds starts when it is full, and leaves it empty.
-        let needed = (u128::from(units) * SECOND).min(u128::from(self.cap.credit) * SECOND);
+        // More than the bucket ever holds starts when it is full, and is paid for afterwards.
+        let needed = grains(units.min(self.cap.credit));
         if self.level < needed {
-            let missing = (needed - self.level).div_ceil(u128::from(self.cap.base));
+            let missing = (needed - self.level).unsigned_abs().div_ceil(self.cap.base.into());
             start = start + Duration::from_nanos(u64::try_from(missing).unwrap_or(u64::MAX));
             self.fill(start);
         }
-        self.level -= needed.min(self.level);
-        let spacing = (u128::from(units) * SECOND).div_ceil(u128::from(self.cap.burst));
+        self.level -= grains(units);
+        let spacing = grains(units).unsigned_abs().div_ceil(self.cap.burst.into());
         self.next = start + Duration::from_nanos(u64::try_from(spacing).unwrap_or(u64::MAX));
         start
     }
 
     fn fill(&mut self, now: Instant) {
-        let filled = u128::from(now.since(self.at).as_nanos()) * u128::from(self.cap.base);
-        self.level = (self.level + filled).min(u128::from(self.cap.credit) * SECOND);
+        let filled = i128::from(now.since(self.at).as_nanos()) * i128::from(self.cap.base);
+        self.level = (self.level + filled).min(grains(self.cap.credit));
         self.at = self.at.max(now);
     }
+}
+
+fn grains(units: u64) -> i128 {
+    i128::from(units) * SECOND
 }
 
 impl Cloud {
@@ -244,6 +248,18 @@ mod tests {
         let bytes = Cap { base: 1 << 20, burst: 2 << 20, credit: 4 << 20 };
         let counts = each_second(&mut Cloud::new(CloudSpec { bytes, ..spec() }, 1), 64 << 10, 10);
         assert_eq!((counts[1], counts[9]), (32, 16), "{counts:?}");
+    }
+
+    /// An operation of more bytes than the bucket holds took what it holds: a volume of 1 MB/s that may
+    /// burst did 64 MB/s without end.
+    #[test]
+    fn no_operation_is_so_large_that_its_rate_is_above_the_base() {
+        let bytes = Cap { base: 1 << 20, burst: 100 << 20, credit: 16 << 10 };
+        let counts = each_second(&mut Cloud::new(CloudSpec { bytes, ..spec() }, 1), 64 << 10, 10);
+        assert_eq!((counts[1], counts[9]), (16, 16), "{counts:?}");
+        let operations = Cap { base: 8, burst: 3000, credit: 2 };
+        let spec = CloudSpec { operations, ..spec() };
+        assert_eq!(each_second(&mut Cloud::new(spec, 1), 1 << 20, 10)[9], 2);
     }
 
     #[test]
