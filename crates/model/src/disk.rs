@@ -97,7 +97,7 @@ struct Written {
     destaging: Option<(Extent, Instant)>,
     /// Since when nothing has been inside, if nothing is.
     idle_since: Instant,
-    /// Until when the bus takes in accepted writes.
+    /// Until when the bus takes in the data of writes, one after the other.
     bus_until: Instant,
     /// Whether the last command was a write, and where the last write ended.
     last_was_write: bool,

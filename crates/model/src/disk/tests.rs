@@ -301,6 +301,29 @@ fn a_bus_slower_than_the_medium_is_waited_for() {
     assert_eq!(Client::new(slow).run(READ, 10, 4), micros(1100 + 4 * 200));
 }
 
+/// The data of all writes that waited came over the bus at once: 32 of them on a bus of 1 MB/s did 31 MB/s.
+#[test]
+fn the_data_of_writes_come_over_the_bus_one_after_the_other() {
+    // 10 ms a sector on the bus, with a revolution of 10 ms.
+    let slow = DiskSpec { bus_bytes_per_second: 51_200, queue_depth: 8, ..spec() };
+    for fua in [false, true] {
+        let mut disk = Disk::new(slow.clone(), 1);
+        for tag in 0..8 {
+            disk.submit(
+                Instant::ZERO,
+                tag,
+                Op { fua, ..op(Kind::Write, 10 * tag * SECTOR_BYTES, SECTOR_BYTES) },
+            );
+        }
+        let mut done = Vec::new();
+        disk.advance(at_micros(10_000_000), &mut done);
+        for (count, completion) in (1..).zip(&done) {
+            assert!(completion.at >= at_micros(10_000 * count), "{count}: {completion:?}");
+        }
+        assert!(done.len() == 8 && done[7].at < at_micros(110_000), "{done:?}");
+    }
+}
+
 #[test]
 fn writes_go_into_the_buffer_at_bus_speed() {
     let mut client = Client::new(write_back());

@@ -69,7 +69,9 @@ impl Disk {
         self.stop_reading_ahead(begin);
         // The data comes over the bus while the write waits and the arm moves; the medium waits
         // for all of it.
-        let data_in = waiting.arrived + overhead + self.bus.time(extent);
+        let first_in = (waiting.arrived + overhead).max(self.written.bus_until);
+        let data_in = first_in + self.bus.time(extent);
+        self.written.bus_until = data_in;
         let settled = self.mechanics.settled(self.head, extent.first, Intent::Write);
         self.head.at = self.head.at + data_in.since(settled);
         self.segments.forget(extent);
