@@ -67,6 +67,21 @@ pub struct FlashSpec {
     pub later: Option<Later>,
 }
 
+impl FlashSpec {
+    /// Pages of a line: a block of every die.
+    #[must_use]
+    pub fn pages_per_line(&self) -> u64 {
+        u64::from(self.channels) * u64::from(self.dies_per_channel) * u64::from(self.page.per_block)
+    }
+
+    /// Whether garbage collection gains on writes wherever they go: a drive of few pages in a line needs more
+    /// spare for that.
+    #[must_use]
+    pub fn can_collect(&self) -> bool {
+        map::always_frees(self)
+    }
+}
+
 /// Pages of flash, and how they are mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
@@ -200,7 +215,7 @@ impl Flash {
     ///
     /// # Panics
     /// If the spec contradicts itself: something is empty, sizes that aren't multiples of 4096, or
-    /// a write buffer of less than a page, or no spare.
+    /// a write buffer of less than a page, no spare, or [too little](FlashSpec::can_collect).
     #[must_use]
     pub fn new(spec: FlashSpec) -> Self {
         assert!(spec.channels > 0 && spec.dies_per_channel > 0 && spec.queue_depth > 0, "{spec:?}");
@@ -211,6 +226,7 @@ impl Flash {
         assert!(spec.firmware.read > Duration::ZERO, "{spec:?}");
         assert!(spec.firmware.write > Duration::ZERO, "{spec:?}");
         assert!(spec.write_buffer_bytes >= bytes && spec.spare_permille > 0, "{spec:?}");
+        assert!(spec.can_collect(), "{spec:?}");
         let dies = spec.channels as usize * spec.dies_per_channel as usize;
         let zero = Instant::ZERO;
         let idle = Die { read_until: zero, until: zero, erasing_until: zero };

@@ -15,6 +15,23 @@ const NOWHERE: u32 = 0;
 /// With no more free lines than this, a victim is collected.
 const FREE_LOW: usize = 2;
 
+/// Lines of a drive: its spare, and beside that the two open lines, and what the collection keeps free.
+fn lines(spec: &FlashSpec) -> u64 {
+    let units = spec.capacity_bytes / spec.page.unit_bytes;
+    let with_spare = units + units * u64::from(spec.spare_permille) / 1000;
+    with_spare.div_ceil(spec.pages_per_line() * (spec.page.bytes / spec.page.unit_bytes))
+        + 2
+        + FREE_LOW as u64
+}
+
+/// Whether collecting a line always frees a page: its last copies may leave the most of one empty. Of the lines
+/// that are full when collection is urgent, all but the open ones and a free one, the emptiest must lack a page.
+pub(super) fn always_frees(spec: &FlashSpec) -> bool {
+    let units = spec.capacity_bytes / spec.page.unit_bytes;
+    let units_per_page = spec.page.bytes / spec.page.unit_bytes;
+    (lines(spec) - 3) * (spec.pages_per_line() - 1) * units_per_page >= units
+}
+
 /// A line being filled.
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -61,9 +78,7 @@ impl Map {
         assert!(units > 0 && spec.capacity_bytes.is_multiple_of(unit_bytes), "{spec:?}");
         let units_per_page = bytes / unit_bytes;
         let units_per_line = units_per_page * u64::from(per_block) * dies;
-        let with_spare = units + units * u64::from(spec.spare_permille) / 1000;
-        // Beside the spare: the two open lines, and what the collection keeps free.
-        let lines = with_spare.div_ceil(units_per_line) + 2 + FREE_LOW as u64;
+        let lines = lines(spec);
         let narrow = |value: u64| u32::try_from(value).expect("a map of below 2^32 units, 16 TiB");
         let places = narrow(lines * units_per_line);
         let lines = narrow(lines);

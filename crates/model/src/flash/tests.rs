@@ -214,6 +214,38 @@ fn collection_keeps_ahead_of_any_mix() {
     }
 }
 
+/// Where a line has few pages and there is little spare, each line that was collected took as many pages as it
+/// freed: a write was never over.
+#[test]
+fn collection_gains_on_writes_wherever_a_drive_can_be_made() {
+    let (mut made, mut refused) = (0, 0);
+    for (per_block, dies) in [(1, 1), (1, 2), (2, 1), (3, 1), (2, 2), (8, 1), (16, 1), (64, 1)] {
+        for (capacity_bytes, spare_permille) in
+            [(4 << 20, 1), (4 << 20, 20), (4 << 20, 400), (1 << 16, 1)]
+        {
+            let page = Page { bytes: 16 << 10, per_block, unit_bytes: UNIT_BYTES };
+            let spec = FlashSpec { capacity_bytes, spare_permille, page, ..spec() };
+            let spec = FlashSpec { channels: dies, dies_per_channel: 1, ..spec };
+            if !spec.can_collect() {
+                refused += 1;
+                continue;
+            }
+            made += 1;
+            let mut client = Client::new(spec);
+            let units = capacity_bytes / UNIT_BYTES;
+            let mut random = Pcg64::seed_from_u64(1);
+            for count in 0..units + 20_000 {
+                let unit = if count < units { count } else { random.random_range(0..units) };
+                client.run(Kind::Write, unit * UNIT_BYTES, UNIT_BYTES);
+                if random.random_range(0..50_u32) == 0 {
+                    client.run(Kind::Flush, 0, 0);
+                }
+            }
+        }
+    }
+    assert!(made >= 10 && refused >= 10, "{made} {refused}");
+}
+
 /// A unit of 8 KiB, as MQSim's page is mapped.
 fn coarse() -> FlashSpec {
     let page = Page { unit_bytes: 8 << 10, ..spec().page };

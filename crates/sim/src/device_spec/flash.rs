@@ -325,8 +325,7 @@ fn fits(place: &Place, spec: &FlashSpec) -> Result<(), DeviceError> {
             allowed,
         ));
     }
-    let dies = u64::from(spec.channels) * u64::from(spec.dies_per_channel);
-    let blocks = dies * u64::from(spec.page.per_block);
+    let blocks = spec.pages_per_line();
     let line = blocks.saturating_mul(spec.page.bytes);
     if line > FLASH_BYTES_MAX / 16 {
         let value = format_args!("{blocks} in a block of every die, {line}B").to_string();
@@ -338,6 +337,21 @@ fn fits(place: &Place, spec: &FlashSpec) -> Result<(), DeviceError> {
         let value = format_args!("{flash}B with the spare").to_string();
         let allowed = format!("at most {}B are needed", FLASH_BYTES_MAX - 5 * line);
         return Err(place.error("capacity", value, allowed));
+    }
+    if blocks < 2 {
+        let allowed = "2 or more are needed where there is one die";
+        return Err(place.error("pages_per_block", blocks, allowed));
+    }
+    if !spec.can_collect() {
+        // So much is enough, whatever the capacity.
+        let permille = 1000_u64.div_ceil(blocks - 1);
+        let allowed = format!(
+            "with {blocks} pages in a block of every die {}.{}% is needed, or more pages",
+            permille / 10,
+            permille % 10
+        );
+        let value = format_args!("{}.{}%", spec.spare_permille / 10, spec.spare_permille % 10);
+        return Err(place.error("spare", value.to_string(), allowed));
     }
     Ok(())
 }

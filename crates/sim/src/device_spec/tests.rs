@@ -229,6 +229,12 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (FLASH, "under-way", "99h", "suspend.each.program: `99h`; 0 ns to 1h is needed"),
         (FLASH, "700us", "99h", "suspend.each.erase: `99h`; 0 ns to 1h is needed"),
         (FLASH, "\"64KiB\"", "\"8KiB\"", "write_buffer: 8192B; at least a page of 16384B"),
+        (
+            FLASH,
+            "16MiB\"\nspare = \"25%",
+            "1GiB\"\nspare = \"6.6%",
+            "spare: 6.6%; with 16 pages in a block of every die 6.7% is needed",
+        ),
         (FLASH, "16MiB", "900TB", "capacity: 1125000000000000B with the spare; at most"),
         (FLASH, "\"10us\"", "\"10\"", "firmware.read: `10`; a time is a whole number and a unit"),
         (FLASH, "\"5ms\"", "\"99h\"", "later.after: `99h`; 0 ns to 1h is needed"),
