@@ -51,7 +51,7 @@ fn draw(panel: &Panel, root: &Area<'_>) -> Drawn {
     legend(panel, &header)?;
     let (x, y) = (x_ticks(panel), y_ticks(panel));
     let mut chart = ChartBuilder::on(&body)
-        .margin_right(18)
+        .margin_right(right_margin(&x))
         .margin_left(6)
         .margin_bottom(4)
         .margin_top(6)
@@ -83,6 +83,13 @@ fn draw(panel: &Panel, root: &Area<'_>) -> Drawn {
     }
     root.present()?;
     Ok(())
+}
+
+/// Pixels beside the chart: room for the right half of the last label below it.
+fn right_margin(x: &Ticks) -> u32 {
+    let letters = x.at.last().map_or(0, |at| x.format_ext(at).len());
+    // As wide as the letters of any usual font of this size; four of them fit into the least.
+    u32::try_from(letters).map_or(18, |letters| if letters > 4 { 5 * letters } else { 18 })
 }
 
 fn lines(panel: &Panel, chart: &mut Chart<'_, '_>) -> Drawn {
@@ -289,5 +296,34 @@ fn place(value: f64, scale: Scale) -> f64 {
     match scale {
         Scale::Linear => value,
         Scale::Log => value.log10(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end of an axis up to a second in microseconds read `100000`: the last zero was beyond the drawing.
+    #[test]
+    fn the_last_label_below_a_drawing_is_whole() {
+        for decades in 0..=9_u32 {
+            let end = 10_f64.powf(f64::from(decades));
+            let points = [(1.0, 1.0), (end.max(2.0), 2.0)];
+            let panel = Panel {
+                title: "times".to_owned(),
+                marks: Marks::Lines,
+                x: Axis::log("time, µs"),
+                y: Axis::linear("requests"),
+                series: vec![Series::new("a", points)],
+                level: None,
+            };
+            let drawn = svg(&panel);
+            let label = format!("\n{end}\n");
+            let tag =
+                drawn.split(&label).next().and_then(|before| before.rsplit("<text x=\"").next());
+            let at: f64 = tag.and_then(|tag| tag.split('"').next()).unwrap().parse().unwrap();
+            let half = end.to_string().len() as f64 * 8.5 / 2.0;
+            assert!(at + half <= f64::from(SIZE.0), "{end} at {at}");
+        }
     }
 }
