@@ -9,6 +9,7 @@
 //! - [`read_contract`], [`contract_text`]: contracts as a line of text.
 //! - [`DepthLaw`]: how many pieces of a stream the device should hold; both apply it from outside of the engine.
 //! - [`ValueError`], [`Named`]: which key of which table has which value, and what is allowed instead.
+//! - [`SyntaxError`]: where a text is no TOML, or a value of another type.
 //!
 //! A key that both files have is stated here once: a table of either file gets it by the macro, and its
 //! check is here. A key that one file alone has stays with that file's reader, since its value is of
@@ -23,6 +24,7 @@ mod depth_law;
 mod error;
 pub mod quantity;
 mod scheduling;
+mod syntax;
 mod table;
 
 pub use contract::{
@@ -35,3 +37,4 @@ pub use scheduling::{DEPTH_MAX, DEPTH_SPAN, depth_law, horizon};
 pub use scheduling::{
     DepthText, DeviceFacts, Keys as SchedulingKeys, QueueDepth, Scheduling, TOKENS,
 };
+pub use syntax::SyntaxError;

@@ -7,9 +7,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use disktime_config::quantity::parse_duration;
-use disktime_config::{Named, ValueError};
+use disktime_config::{Named, SyntaxError, ValueError};
 use disktime_core::{Duration, Share};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::layout::LayoutError;
 use crate::tls::TlsFiles;
@@ -53,7 +54,7 @@ pub enum ConfigError {
     },
     /// Not TOML, an unknown key, or a value of the wrong type.
     #[error(transparent)]
-    Syntax(#[from] toml::de::Error),
+    Syntax(#[from] SyntaxError),
     /// A value that is not allowed.
     #[error(transparent)]
     Value(#[from] ValueError),
@@ -172,7 +173,7 @@ impl Config {
     /// # Errors
     /// At least one.
     pub fn parse_all(text: &str) -> Result<Self, Vec<ConfigError>> {
-        let file: File = toml::from_str(text).map_err(|error| vec![error.into()])?;
+        let file: File = toml_of(text).map_err(|error| vec![error])?;
         let mut wrong = Wrong(Vec::new());
         let listen = file.server.nbd.iter().filter_map(|text| {
             let listen = text.parse().map_err(|reason: String| wrong_server("nbd", text, reason));
@@ -272,7 +273,7 @@ impl Config {
         table: &str,
         in_place_of: Option<&str>,
     ) -> Result<(String, VdiskConfig), ConfigError> {
-        let table: VdiskTable = toml::from_str(table)?;
+        let table: VdiskTable = toml_of(table)?;
         let vdisk = table.check()?;
         let of = Named::new("vdisk", &table.name);
         let Some(device) = self.devices.iter().find(|device| device.name == table.device) else {
@@ -309,7 +310,7 @@ impl Config {
     /// # Errors
     /// If it can't be used.
     pub fn check_device(&self, table: &str) -> Result<DeviceConfig, ConfigError> {
-        let device = toml::from_str::<DeviceTable>(table)?.check(false)?;
+        let device = toml_of::<DeviceTable>(table)?.check(false)?;
         device.check()?;
         let back_end = device.back_end.paths();
         let paths = back_end.iter().map(|path| ("back_end", path));
@@ -346,6 +347,11 @@ impl Wrong {
 }
 
 /// The first of several errors.
+fn toml_of<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
+    let table = toml::from_str(text);
+    table.map_err(|error| SyntaxError::new(text, error.span(), error.message()).into())
+}
+
 fn first(errors: Vec<ConfigError>) -> ConfigError {
     errors.into_iter().next().expect("a configuration that is refused has an error")
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use disktime_config::quantity;
 use disktime_config::{
-    ContractKeys, DepthText, DeviceFacts, Named, Scheduling, SchedulingKeys, ValueError,
+    ContractKeys, DepthText, DeviceFacts, Named, Scheduling, SchedulingKeys, SyntaxError,
+    ValueError,
 };
 use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{Contract, Duration, Instant, Profile, StreamId};
@@ -51,7 +52,7 @@ pub enum ScenarioError {
         /// Which file.
         path: PathBuf,
         /// Where and why.
-        error: Box<toml::de::Error>,
+        error: SyntaxError,
     },
     /// A value that is not allowed.
     #[error("{}: {error}", path.display())]
@@ -353,7 +354,7 @@ impl Scenario {
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
         let file: File = toml::from_str(text).map_err(|error| ScenarioError::Syntax {
             path: path.to_owned(),
-            error: Box::new(error),
+            error: SyntaxError::new(text, error.span(), error.message()),
         })?;
         let wrong = |error| ScenarioError::Value { path: path.to_owned(), error: Box::new(error) };
         let model = file.model().map_err(|(within, error)| {
