@@ -3,11 +3,15 @@
 //! Only what admission, cost models and goals reckon with is taken; the rest of the file describes
 //! how it was found.
 
+use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use disktime_core::cost::PriceList;
 use disktime_core::{Access, Duration, Positioning, Profile, ProfileError, Share, Transfer, Zone};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, fcntl_setfl};
 use serde::Deserialize;
 
 use crate::asked::REQUEST_BYTES_MAX;
@@ -15,6 +19,9 @@ use crate::{Costs, PricesFile, Speeds, Work};
 
 /// The longest file in bytes: a profile has hundreds of rows, a configuration thousands.
 const BYTES_MAX: u64 = 16 << 20;
+
+/// How long a pipe is waited for that nobody writes to.
+const PIPE_WAIT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// The text of a regular file of at most 16 MiB. A device has no end, and a pipe may have nobody who
 /// writes to it.
@@ -25,10 +32,10 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     text(read_bytes(path)?)
 }
 
-/// As [`read_text`]; also of a pipe, whose end it waits for.
+/// As [`read_text`]; also of a pipe, whose end it waits for once somebody writes to it.
 ///
 /// # Errors
-/// If it can't be read, or goes on for more than 16 MiB.
+/// If it can't be read, goes on for more than 16 MiB, or is a pipe that nobody writes to within 5 s.
 pub fn read_text_of_any(path: &Path) -> io::Result<String> {
     text(bytes_of_any(path)?)
 }
@@ -44,7 +51,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
 /// # Errors
 /// As [`read_text`].
 pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let is_file = std::fs::metadata(path)?.is_file();
+    let is_file = fs::metadata(path)?.is_file();
     if !is_file {
         return Err(io::Error::other("no regular file: name one"));
     }
@@ -53,11 +60,42 @@ pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 
 fn bytes_of_any(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let file = match fs::metadata(path)?.file_type().is_fifo() {
+        true => written_pipe(path, PIPE_WAIT, &mut bytes)?,
+        false => fs::File::open(path)?,
+    };
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes")));
     }
     Ok(bytes)
+}
+
+/// A pipe that has a writer, or had one, and a byte of it if one had to be read to know that. Opened as files
+/// are, a pipe is waited for without end.
+fn written_pipe(path: &Path, wait: Timespec, begin: &mut Vec<u8>) -> io::Result<fs::File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    // A pipe without a writer yet has no event; one that is written to slowly has none either.
+    let mut polled = [PollFd::new(&file, PollFlags::IN)];
+    let events = rustix::io::retry_on_intr(|| poll(&mut polled, Some(&wait)))?;
+    let mut byte = [0];
+    if events == 0 {
+        match file.read(&mut byte) {
+            Ok(0) => {
+                let seconds = wait.tv_sec;
+                let why = format!(
+                    "nobody writes to this pipe within {seconds} s: name a file, or begin to write"
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            Ok(_) => begin.extend(byte),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file)
 }
 
 /// Why a profile can't be used.
@@ -353,5 +391,32 @@ mod tests {
         assert_eq!(device, "profile = \"/dev/zero\": no regular file: name one");
         let long = " ".repeat(usize::try_from(BYTES_MAX).unwrap() + 1);
         assert!(says(&long).contains("it has more than 16777216 bytes"));
+    }
+
+    /// A scenario in a pipe without a writer was waited for without end.
+    #[test]
+    fn a_pipe_is_read_once_somebody_writes_to_it() {
+        use std::io::Write as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let short = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        let mut begin = Vec::new();
+        let error = written_pipe(&path, short, &mut begin).unwrap_err();
+        assert!(error.to_string().contains("nobody writes to this pipe"), "{error}");
+        // A writer that takes its time is one.
+        let slow = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut file = written_pipe(&path, short, &mut begin).unwrap();
+        (&slow).write_all(b"text").unwrap();
+        drop(slow);
+        file.read_to_end(&mut begin).unwrap();
+        assert_eq!(begin, b"text");
+        let writing = std::thread::spawn({
+            let path = path.clone();
+            move || std::fs::write(path, "more")
+        });
+        assert_eq!(read_text_of_any(&path).unwrap(), "more");
+        writing.join().unwrap().unwrap();
     }
 }
