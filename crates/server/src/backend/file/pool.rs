@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{Access, FileBackEnd, Files, lock, open};
@@ -203,8 +204,36 @@ fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PoolError {
     let path = path.to_owned();
     |error| match error.kind() {
         io::ErrorKind::ResourceBusy => PoolError::InUse { path },
+        io::ErrorKind::FileTooLarge => {
+            let error = longest_file(directory_of(&path)).map_or(error, too_long);
+            PoolError::Io { path, error }
+        }
         _ => PoolError::Io { path, error },
     }
+}
+
+/// The error of a file that is longer than a file system takes, with the longest in bytes.
+fn too_long(most: u64) -> io::Error {
+    let text =
+        format!("the file system takes files of at most {most} bytes: choose a smaller size");
+    io::Error::new(io::ErrorKind::FileTooLarge, text)
+}
+
+/// The longest file that a directory's file system takes, in whole blocks, found with one that has no name.
+/// None if it has no such files.
+fn longest_file(directory: &Path) -> Option<u64> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR).ok()?);
+    // Blocks that it takes, and those that it does not.
+    let (mut taken, mut refused) = (0, u64::MAX / BLOCK / 2);
+    while refused - taken > 1 {
+        let blocks = taken.midpoint(refused);
+        match file.set_len(blocks * BLOCK) {
+            Ok(()) => taken = blocks,
+            Err(_) => refused = blocks,
+        }
+    }
+    Some(taken * BLOCK)
 }
 
 impl PoolDirectory {
@@ -570,4 +599,25 @@ fn raw_files(directory: &Path) -> io::Result<Vec<PoolDisk>> {
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error was `File too large (os error 27)`, whatever would have been possible.
+    #[test]
+    fn a_file_that_is_too_long_is_told_the_longest() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Some(most) = longest_file(directory.path()) else { return };
+        let path = directory.path().join("db.raw");
+        create(&path, most).expect("the longest is possible");
+        std::fs::remove_file(&path).expect("it is there");
+        let error = create(&path, most + BLOCK).map_err(io_at(&path)).expect_err("too long");
+        let said = error.to_string();
+        let limit = format!("files of at most {most} bytes: choose a smaller size");
+        // One that takes any file refuses lengths that are none.
+        assert!(said.contains(&limit) || most > 1 << 62, "{said}");
+        assert!(!path.exists());
+    }
 }
