@@ -165,6 +165,12 @@ fn systemd_understands_the_units_and_finds_them_tight() {
         let program = line.split(['=', ' ']).nth(1).unwrap_or_default();
         assert!(["/usr/bin/disktime", "/bin/sh"].contains(&program), "{line}");
     }
+    // `systemctl reload` succeeded whatever the configuration said.
+    let text = fs::read_to_string(root().join("examples/systemd/disktime.service"));
+    let text = text.expect("the unit is there");
+    let of = |key: &str| text.lines().filter_map(|line| line.strip_prefix(key)).collect::<Vec<_>>();
+    let start = of("ExecStart=");
+    assert_eq!(of("ExecReload=")[0], format!("{} --check", start[0]));
     let service = directory.path().join("disktime.service");
     let mut verify = Command::new("systemd-analyze");
     let found = verify.arg("verify").arg(&service).output().expect("systemd-analyze runs");
