@@ -1,7 +1,9 @@
 //! `disktime report`: what a bug report needs, in one directory, without secrets.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +13,8 @@ use disktime_config::quantity;
 use disktime_model::preset;
 use disktime_server::clock;
 use serde_json::{Value, json};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use crate::BadInput;
 use crate::control::{Daemon, EVENTS};
@@ -69,7 +73,10 @@ pub fn run(Arguments { out, config, daemon }: &Arguments) -> anyhow::Result<Exit
     written.add("doctor.json", &pretty(&serde_json::to_value(doctor::diagnose(None))?))?;
     ask(daemon, &mut written)?;
     if let (Some(text), Some(path)) = (&text, config) {
-        written.add("configuration.toml", &without_secrets(text))?;
+        match without_secrets(text) {
+            Some(text) => written.add("configuration.toml", &text)?,
+            None => written.left_out.push(format!("configuration.toml: {}", no_toml(path))),
+        }
         traces(text, path, &mut written)?;
     }
     if daemon.json {
@@ -147,16 +154,68 @@ fn ask(daemon: &Daemon, written: &mut Written<'_>) -> anyhow::Result<()> {
 }
 
 /// A configuration without what opens doors: values of keys that name secrets, and the names and
-/// passwords in addresses of servers.
-fn without_secrets(text: &str) -> String {
-    let line = |line: &str| {
-        let key = line.split_once('=').map_or("", |(key, _)| key.trim()).to_lowercase();
-        if !line.trim_start().starts_with('#') && SECRETS.iter().any(|it| key.contains(it)) {
-            return format!("{key} = \"left out\"\n");
+/// passwords in addresses of servers. None if it is no TOML: nobody knows where a value of it ends.
+fn without_secrets(text: &str) -> Option<String> {
+    let table = DeTable::parse(text).ok()?;
+    let mut changes = Vec::new();
+    in_table(table.get_ref(), &mut changes);
+    // The later ones first, so that places of the others stay.
+    changes.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
+    let mut kept = text.to_owned();
+    changes.iter().for_each(|(place, value)| kept.replace_range(place.clone(), value));
+    Some(kept.lines().map(|line| format!("{}\n", without_user(&commented(line)))).collect())
+}
+
+/// A value's bytes in a text, and what takes their place.
+type Replaced = (Range<usize>, String);
+
+/// The values of a table that are to be replaced.
+fn in_table(table: &DeTable<'_>, changes: &mut Vec<Replaced>) {
+    for (key, value) in table {
+        if is_secret(key.get_ref()) {
+            leave_out(value, changes);
+        } else {
+            in_value(value, changes);
         }
-        format!("{}\n", without_user(line))
-    };
-    text.lines().map(line).collect()
+    }
+}
+
+/// A secret: each value in it. A table's own place may be that of its header alone.
+fn leave_out(value: &Spanned<DeValue<'_>>, changes: &mut Vec<Replaced>) {
+    match value.get_ref() {
+        DeValue::Table(table) => table.values().for_each(|value| leave_out(value, changes)),
+        DeValue::Array(list) => list.iter().for_each(|value| leave_out(value, changes)),
+        _ => changes.push((value.span(), "\"left out\"".to_owned())),
+    }
+}
+
+fn in_value(value: &Spanned<DeValue<'_>>, changes: &mut Vec<Replaced>) {
+    match value.get_ref() {
+        DeValue::Table(table) => in_table(table, changes),
+        DeValue::Array(list) => list.iter().for_each(|value| in_value(value, changes)),
+        // A text may be written over several lines, and with escapes.
+        DeValue::String(text) => {
+            let kept = without_user(text);
+            if kept != **text {
+                changes.push((value.span(), toml::Value::from(kept).to_string()));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_secret(key: &str) -> bool {
+    let key = key.to_lowercase();
+    SECRETS.iter().any(|it| key.contains(it))
+}
+
+/// A line that may be a comment: a key that was commented out has no value.
+fn commented(line: &str) -> Cow<'_, str> {
+    let comment = line.trim_start().strip_prefix('#');
+    match comment.and_then(|it| it.split_once('=')) {
+        Some((key, _)) if is_secret(key) => Cow::Owned(format!("#{key}= \"left out\"")),
+        _ => Cow::Borrowed(line),
+    }
 }
 
 /// A text whose addresses `scheme://user:password@host` have no user.
@@ -172,14 +231,17 @@ fn without_user(line: &str) -> String {
     kept
 }
 
+/// Without the line of the error, which may have a secret.
+fn no_toml(config: &Path) -> String {
+    let file = config.display();
+    format!("{file} is no TOML: `disktime serve --config {file} --check` says where")
+}
+
 /// The ends of the traces that a configuration records, and a scenario that replays them.
 fn traces(text: &str, config: &Path, written: &mut Written<'_>) -> anyhow::Result<()> {
-    let table: toml::Table = match text.parse() {
-        Ok(table) => table,
-        Err(error) => {
-            written.left_out.push(format!("traces: {}: {error}", config.display()));
-            return Ok(());
-        }
+    let Ok(table) = text.parse::<toml::Table>() else {
+        written.left_out.push(format!("traces: {}", no_toml(config)));
+        return Ok(());
     };
     // Shares are of one device: each has a scenario of its own.
     let mut scenarios: Vec<(Option<&str>, String)> = Vec::new();
@@ -305,7 +367,7 @@ mod tests {
     fn secrets_are_left_out() {
         let text = "[tls]\nkey = \"/etc/server.key\"\ntokens = \"/etc/tokens\"\nmy_password=\"x\"\n\
                     back_end = \"nbd://anna:pass@host:10809/a\"\nstate = \"/var/lib\"\n";
-        let found = without_secrets(text);
+        let found = without_secrets(text).expect("TOML");
         for secret in ["server.key", "/etc/tokens", "\"x\"", "anna", "pass@"] {
             assert!(!found.contains(secret), "{secret}: {found}");
         }
@@ -314,6 +376,40 @@ mod tests {
             without_user("a = 'nbd+unix:///db?socket=/x@y'"),
             "a = 'nbd+unix:///db?socket=/x@y'"
         );
+    }
+
+    /// Values over several lines stayed, in a report that says that it has no secrets.
+    #[test]
+    fn secrets_are_left_out_however_they_are_written() {
+        let text = r#"[tls]
+key = """
+/etc/server.key"""
+tokens = [ # [
+  "/etc/a",
+  '/etc/b',
+]
+"k\u0065y2" = '/etc/c'
+# password = "/etc/d"
+b = """nbd://anna:\
+  pass@host/a"""
+c = "nbd:/\u002Fanna@host"
+d = { my.token.x = 5501, n = 1 }
+[secrets.one]
+z = '''/etc/e
+/etc/f'''
+[[device]]
+name = "kept"
+"#;
+        let found = without_secrets(text).expect("TOML");
+        for secret in ["/etc", "anna", "pass@", "5501"] {
+            assert!(!found.contains(secret), "{secret}: {found}");
+        }
+        assert!(found.contains("name = \"kept\"") && found.contains("n = 1"), "{found}");
+        let table: toml::Table = found.parse().expect("still TOML");
+        assert_eq!(table["tls"]["b"].as_str(), Some("nbd://host/a"));
+        assert_eq!(table["tls"]["tokens"].as_array().map(Vec::len), Some(2));
+        // Nobody knows where the value ends.
+        assert_eq!(without_secrets("key = '''\n/etc/secret\n"), None);
     }
 
     #[test]
