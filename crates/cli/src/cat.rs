@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use disktime_config::{contract_text, read_contract};
 use disktime_core::Contract;
 use disktime_fuse::{abi, client};
+use serde::Serialize;
 
 use crate::BadInput;
 
@@ -20,10 +21,11 @@ Examples:
 
 Files with a priority or a contract lie on a mount of `disktime mount`. A
 priority is `high` (99 parts of 100 beside others that have no promise), `usual`
-or `background` (when nobody else wants the device). Exits with 1 if a file
-can't be read or the device has not the time, 2 if a file can't be opened, or if
-a priority or a contract is asked for one that is on no such mount, or by a user
-who may not.";
+or `background` (when nobody else wants the device). With --json the document is
+on standard error, a failure's too, since the files are on standard output:
+[{\"file\": \"…\", \"bytes\": 1}]. Exits with 1 if a file can't be read or the device
+has not the time, 2 if a file can't be opened, or if a priority or a contract is
+asked for one that is on no such mount, or by a user who may not.";
 
 /// Bytes of a read.
 const CHUNK: usize = 1 << 20;
@@ -41,6 +43,16 @@ pub struct Arguments {
     /// A contract, like `class=guaranteed-rate rate=8MB/s`
     #[arg(long, value_name = "CONTRACT", conflicts_with = "priority", value_parser = contract)]
     contract: Option<Contract>,
+    /// Print one JSON document, on standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file that was copied.
+#[derive(Serialize)]
+struct Copied {
+    file: String,
+    bytes: u64,
 }
 
 /// The priorities, in the order of their numbers.
@@ -59,6 +71,7 @@ fn contract(text: &str) -> Result<Contract, String> {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut buffer = vec![0; CHUNK];
     let mut output = io::stdout().lock();
+    let mut copied = Vec::new();
     for path in &arguments.files {
         let name = path.display();
         let mut file =
@@ -70,16 +83,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if let Some(contract) = &arguments.contract {
             ask(&name.to_string(), file.as_fd(), contract)?;
         }
+        let mut whole = 0;
         loop {
             match file.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(bytes) => output.write_all(&buffer[..bytes]).context("standard output")?,
+                Ok(bytes) => {
+                    output.write_all(&buffer[..bytes]).context("standard output")?;
+                    whole += bytes as u64;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => bail!("{name}: {error}"),
             }
         }
+        copied.push(Copied { file: name.to_string(), bytes: whole });
     }
     output.flush().context("standard output")?;
+    if arguments.json {
+        eprintln!("{}", serde_json::to_string(&copied)?);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

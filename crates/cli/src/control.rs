@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use disktime_api::{Event, Problem};
+use disktime_api::{Event, Problem, Server as About};
 use disktime_client::control::{Answer, ControlApi};
 use disktime_server::clock;
 use serde::Serialize;
@@ -127,6 +127,15 @@ impl Daemon {
     pub fn get<T: DeserializeOwned>(&self, target: &str) -> anyhow::Result<T> {
         let answer = self.ask("GET", target, (None::<&()>, None))?;
         Ok(serde_json::from_slice(&answer.body)?)
+    }
+
+    /// A list that is empty: how to have an entry, or why commands make none.
+    pub fn none_yet(&self, of: &str, remedy: &str) -> anyhow::Result<String> {
+        let about: About = self.get("/v1")?;
+        Ok(match about.reason {
+            Some(reason) => format!("no {of}; {reason}"),
+            None => format!("no {of}: {remedy}"),
+        })
     }
 
     /// All events that the daemon keeps, after the one of a number.

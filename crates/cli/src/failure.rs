@@ -63,8 +63,14 @@ pub fn tell(error: &anyhow::Error) -> ExitCode {
     // The first thing that fails because of a signal says something else.
     // An error's own text says its causes; what its context adds stands before it.
     let text = if exit == INTERRUPTED { "interrupted".to_owned() } else { format!("{error:#}") };
-    eprintln!("{} {text}", terminal::alarm("disktime:"));
-    if let Some(document) = document(&text, exit) {
+    let document = document(&text, exit);
+    match &document {
+        Some(document) if terminal::is_document_on_stderr() => {
+            crate::say::err(format_args!("{document}"));
+        }
+        _ => eprintln!("{} {text}", terminal::alarm("disktime:")),
+    }
+    if let Some(document) = document.filter(|_| !terminal::is_document_on_stderr()) {
         crate::say::last(&document);
     }
     ExitCode::from(exit)

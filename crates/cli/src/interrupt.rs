@@ -15,6 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::terminal;
+
 /// The exit code once standard output is gone: that of any failure while running.
 const UNHEARD_EXIT: i32 = 1;
 
@@ -98,12 +100,19 @@ fn leave(last_words: LastWords) -> ! {
     // The latest first: a directory is empty once what was begun in it is gone.
     unfinished.drain(..).rev().flatten().for_each(|it| it.remove());
     // Not through std's handles: the command may hold their locks.
-    let said = rustix::io::write(io::stderr(), b"disktime: interrupted\n");
     let (exit, document) = last_words();
-    let _unheard = said.and_then(|_| match document {
-        Some(document) => rustix::io::write(io::stdout(), document.as_bytes()),
-        None => Ok(0),
-    });
+    let _unheard = match document {
+        Some(document) if terminal::is_document_on_stderr() => {
+            rustix::io::write(io::stderr(), document.as_bytes())
+        }
+        document => {
+            let said = rustix::io::write(io::stderr(), b"disktime: interrupted\n");
+            said.and_then(|_| match document {
+                Some(document) => rustix::io::write(io::stdout(), document.as_bytes()),
+                None => Ok(0),
+            })
+        }
+    };
     std::process::exit(exit.into())
 }
 

@@ -119,6 +119,9 @@ fn main() -> ExitCode {
         Ok(Arguments { command, color: _ }) => command,
         Err(error) => return usage(&error),
     };
+    if matches!(command, Command::Cat(_)) {
+        terminal::has_data();
+    }
     log(&command);
     let exit = run(&command).unwrap_or_else(|error| failure::tell(&error));
     if interrupt::is_unheard() { ExitCode::from(failure::FAILED) } else { exit }

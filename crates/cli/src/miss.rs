@@ -30,6 +30,9 @@ pub struct Arguments {
     /// The socket that `misses` in the daemon's configuration names
     #[arg(long, value_name = "PATH", default_value = "/run/disktime/misses.sock")]
     socket: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -39,5 +42,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         MissError::Name { .. } => BadInput(error.to_string()).into(),
         error => anyhow::Error::from(error),
     })?;
+    if arguments.json {
+        println!("{}", serde_json::json!({ "reported": arguments.vdisk }));
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -185,7 +185,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// Starts a target's streams.
 fn start(arguments: &Arguments, text: &str, streams: &mut Vec<Playing>) -> anyhow::Result<()> {
     let (target, bytes, vdisk) = open(arguments, text)?;
-    let bad = |error: &dyn std::fmt::Display| BadInput(format!("{text}: {error}"));
     let parts = u64::from(arguments.streams);
     // Whole requests, from a boundary of them.
     let part = bytes / parts / arguments.request.max(1) * arguments.request;
@@ -222,11 +221,31 @@ fn start(arguments: &Arguments, text: &str, streams: &mut Vec<Playing>) -> anyho
             LoadError::File { .. } | LoadError::NoFile { .. } | LoadError::InUse { .. } => {
                 BadInput(error.to_string()).into()
             }
-            error => bad(&error).into(),
+            error => BadInput(format!("{text}: {}", refused(arguments, &error))).into(),
         })?;
         streams.push(Playing { name, target: text.to_owned(), load, forgiven: 0 });
     }
     Ok(())
+}
+
+/// Why a load does not fit a target, in the command's own options.
+fn refused(arguments: &Arguments, error: &LoadError) -> String {
+    let request = quantity::size_text(arguments.request);
+    match error {
+        LoadError::ReadOnly { .. } => {
+            "--write: the export is read-only: leave --write out, or name one that takes writes"
+                .to_owned()
+        }
+        LoadError::TooLong { bytes_max, .. } => {
+            let most = quantity::size_text((*bytes_max).into());
+            format!("--request {request}: at most {most} is possible here")
+        }
+        LoadError::Unaligned { block_bytes, .. } => {
+            let block = quantity::size_text((*block_bytes).into());
+            format!("--request {request}: a multiple of {block}, the export's block, is needed")
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Opens a target: answers it, its bytes, and the virtual disk's name.

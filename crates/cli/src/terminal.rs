@@ -28,6 +28,8 @@ pub enum Color {
 
 /// Whether answers are JSON.
 static JSON: AtomicBool = AtomicBool::new(false);
+/// Whether standard output has data, so that documents go to standard error.
+static DATA: AtomicBool = AtomicBool::new(false);
 /// The choice of the command line; [`Color::Auto`] until it is known.
 static ASKED: OnceLock<Color> = OnceLock::new();
 
@@ -103,6 +105,16 @@ pub fn is_json() -> bool {
 /// From now on this choice holds.
 pub fn choose(color: Color) {
     let _chosen_once = ASKED.set(color);
+}
+
+/// From now on standard output has a command's data: documents go to standard error.
+pub fn has_data() {
+    DATA.store(true, Ordering::Relaxed);
+}
+
+/// Whether a document is on standard error, where nothing else may be then.
+pub fn is_document_on_stderr() -> bool {
+    is_json() && DATA.load(Ordering::Relaxed)
 }
 
 fn colours(terminal: bool) -> bool {

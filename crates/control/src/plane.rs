@@ -747,8 +747,8 @@ fn size_of(server: &Server, name: &str) -> u64 {
 
 fn file_is_truth(path: &std::path::Path) -> String {
     format!(
-        "{} says what there is: edit that file and send SIGHUP, or serve with --state and without \
-         --config",
+        "{} says what there is: edit that file, and send SIGHUP for contracts and larger sizes or start the \
+         daemon anew for all else; or serve with --state and without --config",
         path.display()
     )
 }

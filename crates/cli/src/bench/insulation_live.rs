@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 use disktime_bench::insulation::{Cell, OWN, Origin};
 use disktime_bench::live::scratch_file::{self, ScratchError};
@@ -136,6 +136,9 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
     }
     world.note(&format!("{} rows in {:.0} s", rows.len(), world.now().as_secs_f64()));
     drop(world);
+    if rows.is_empty() {
+        bail!("nothing was measured: every contender was left out, for the reasons said above");
+    }
     if let Some(dir) = asked.out {
         let origin = Origin { command: options.command(asked), machine: hardware() };
         write(dir, live::live_files(&rows, &origin), "insulation-live.json", &rows)?;

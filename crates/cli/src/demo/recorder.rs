@@ -67,7 +67,12 @@ impl Stream {
 /// Runs the scene for that long.
 pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
     let directory = Temporary::new("disktime-demo-")?;
-    let say = |text: &str| if json { eprintln!("{text}") } else { println!("{}", prose(text)) };
+    let say = |text: &str| {
+        // Under --json nobody watches.
+        if !json {
+            println!("{}", prose(text));
+        }
+    };
     say(&format!(
         "An emulated IBM Deskstar 34GXP behind the real daemon, over NBD. {CAMERAS} cameras write \
          {} MB/s each, guaranteed in every cycle of {} s. Then a backup reads as fast as it can, and a \

@@ -76,7 +76,12 @@ struct Phase {
 /// Runs the scene for that long.
 pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
     let directory = Temporary::new("disktime-demo-")?;
-    let say = |text: &str| if json { eprintln!("{text}") } else { println!("{}", prose(text)) };
+    let say = |text: &str| {
+        // Under --json nobody watches.
+        if !json {
+            println!("{}", prose(text));
+        }
+    };
     say(&format!(
         "An emulated Seagate ST340810A (5400 rpm, 40 GB, 2001) behind the real daemon, over NBD. A player \
          needs {} MB/s, with a buffer of a second; {STORMS} readers take all they can get. First the \

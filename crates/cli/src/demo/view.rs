@@ -84,9 +84,8 @@ impl View {
     }
 
     fn say(&self, text: &str) {
-        if self.json {
-            eprintln!("{text}");
-        } else {
+        // Under --json nobody watches.
+        if !self.json {
             println!("{}", prose(text));
         }
     }

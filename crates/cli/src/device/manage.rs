@@ -125,7 +125,7 @@ pub fn list(daemon: &Daemon) -> anyhow::Result<ExitCode> {
     if daemon.json {
         println!("{}", serde_json::to_string(&devices)?);
     } else if devices.is_empty() {
-        println!("no devices: add one with `disktime device add`");
+        println!("{}", daemon.none_yet("devices", "add one with `disktime device add`")?);
     } else {
         println!("{}", shown(&devices));
     }

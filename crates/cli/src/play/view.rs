@@ -88,9 +88,8 @@ impl View {
     }
 
     fn say(&self, text: &str) {
-        if self.json {
-            eprintln!("{text}");
-        } else {
+        // Under --json nobody watches.
+        if !self.json {
             println!("{text}");
         }
     }

@@ -305,7 +305,7 @@ pub fn list(daemon: &Daemon) -> anyhow::Result<ExitCode> {
     if daemon.json {
         println!("{}", serde_json::to_string(&vdisks)?);
     } else if vdisks.is_empty() {
-        println!("no virtual disks: make one with `disktime vdisk create`");
+        println!("{}", daemon.none_yet("virtual disks", "make one with `disktime vdisk create`")?);
     } else {
         println!("{}", shown(&vdisks));
     }

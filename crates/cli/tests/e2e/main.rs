@@ -25,6 +25,7 @@ mod qemu_backup;
 mod recording;
 mod replay;
 mod restarts;
+mod said;
 mod service;
 mod snapshots;
 mod support;

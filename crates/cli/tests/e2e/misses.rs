@@ -58,6 +58,8 @@ fn the_command_reports() {
         command.args(["miss", vdisk, "--socket", text(&socket)]);
         command
     });
+    let said = disktime(&["miss", "video", "--json", "--socket", text(&socket)]);
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "{\"reported\":\"video\"}\n");
     let long = "x".repeat(65);
     for name in ["", &long] {
         let refused = disktime(&["miss", name, "--socket", text(&socket)]);
@@ -196,6 +198,18 @@ fn a_player_refuses_what_it_cannot_do() {
         let errors = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {errors}");
         assert!(errors.contains(says), "{arguments:?}: {errors}");
+    }
+    let sealed = "[[device]]\nname = \"ram\"\nback_end = \"memory\"\n[[vdisk]]\nname = \"sealed\"\n\
+                  device = \"ram\"\nsize = \"1GiB\"\nread_only = true\n";
+    // Both were told of `reads` and `sizes`, which are no options.
+    let sealed = Daemon::start(sealed);
+    for (option, value, says) in [
+        ("--write", "--json", "--write: the export is read-only: leave --write out"),
+        ("--request", "64MiB", "--request 64MiB: at most 32MiB is possible here"),
+    ] {
+        let refused = disktime(&["play", "--rate", "8MB/s", option, value, &sealed.uri("sealed")]);
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && errors.contains(says), "{errors}");
     }
     let nobody = ["play", "--rate", "8MB/s", "--report", "/nowhere/misses.sock", &uri];
     let nobody = disktime(&nobody);
