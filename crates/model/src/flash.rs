@@ -207,6 +207,8 @@ struct Buffer {
     until: Instant,
     /// When what the page being filled takes over from flash has been read.
     merged_at: Instant,
+    /// When the last write that waited for room had it: those behind it have theirs no earlier.
+    room_at: Instant,
 }
 
 impl Flash {
@@ -241,6 +243,7 @@ impl Flash {
                 programming_bytes: 0,
                 until: Instant::ZERO,
                 merged_at: Instant::ZERO,
+                room_at: Instant::ZERO,
             },
             copies_left_permille: 0,
             pending: Pending::new(spec.capacity_bytes, spec.queue_depth),
@@ -352,7 +355,7 @@ impl Flash {
     /// When a unit may come into the buffer that is ready at `from`.
     fn buffer_room(&mut self, from: Instant) -> Instant {
         let buffer = &mut self.buffer;
-        let mut from = from;
+        let mut from = from.max(buffer.room_at);
         loop {
             while let Some((_, bytes)) = buffer.programming.pop_front_if(|it| it.0 <= from) {
                 buffer.programming_bytes -= bytes;
@@ -364,6 +367,7 @@ impl Flash {
             // The page being filled is programmed once full, so something is under way here.
             let Some(&(until, _)) = buffer.programming.front() else { return from };
             from = until;
+            buffer.room_at = until;
         }
     }
 

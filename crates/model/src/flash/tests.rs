@@ -89,6 +89,29 @@ fn a_full_buffer_waits_for_the_dies() {
     assert!((0.9..=1.02).contains(&(rate / programs)), "{rate} of {programs}");
 }
 
+/// The room of a page was given as soon as one write had waited for a part of it: of 64 writes of 4 KiB a full
+/// buffer took all but every fourth at once.
+#[test]
+fn a_full_buffer_takes_no_more_than_dies_have_programmed() {
+    let mut flash = Flash::new(spec());
+    for tag in 0..64 {
+        let offset = tag * UNIT_BYTES;
+        flash.submit(
+            Instant::ZERO,
+            tag,
+            Op { kind: Kind::Write, offset, bytes: UNIT_BYTES, fua: false },
+        );
+    }
+    let mut done = Vec::new();
+    flash.advance(Instant::ZERO + micros(1e6), &mut done);
+    for (count, completion) in (1..).zip(&done) {
+        // Each of four dies programs a page in 600 us.
+        let programmed = completion.at.as_nanos() / 600_000 * 4 * (16 << 10);
+        assert!(count * UNIT_BYTES <= (64 << 10) + programmed, "{count}: {completion:?}");
+    }
+    assert_eq!(done.len(), 64);
+}
+
 #[test]
 fn a_drive_that_is_worn_from_a_time_on_programs_more_slowly_from_then() {
     let later = Some(Later { after: Duration::from_secs(1), program: Duration::from_micros(1200) });
