@@ -1,4 +1,4 @@
-//! What commands print where: documents of `cat` and `miss`, nothing beside a document, and advice that holds.
+//! The output of commands: documents of `cat` and `miss`, nothing beside a document, and advice that holds.
 
 use std::process::{Child, Command, Stdio};
 

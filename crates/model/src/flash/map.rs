@@ -24,8 +24,9 @@ fn lines(spec: &FlashSpec) -> u64 {
         + FREE_LOW as u64
 }
 
-/// Whether collecting a line always frees a page: its last copies may leave the most of one empty. Of the lines
-/// that are full when collection is urgent, all but the open ones and a free one, the emptiest must lack a page.
+/// Whether collecting a line always frees a page. The last page of its copies may stay nearly empty, so the
+/// emptiest line must lack a page, of all that are full when collection is urgent: all but the two open ones and
+/// a free one.
 pub(super) fn always_frees(spec: &FlashSpec) -> bool {
     let units = spec.capacity_bytes / spec.page.unit_bytes;
     let units_per_page = spec.page.bytes / spec.page.unit_bytes;
