@@ -149,11 +149,7 @@ fn record(
         _ if seen.block_device && state.is_none() => return Err(RecordError::NoState(path)),
         _ => {}
     }
-    let record = Record::of(&path, &device.name, state);
-    Ok(Some(match &device.back_end {
-        BackEndKind::File(_) | BackEndKind::Memory => record,
-        kind => record.naming(kind.identity()),
-    }))
+    Ok(record_of(device, state))
 }
 
 /// The path beside which a layout is recorded, if there is one.
