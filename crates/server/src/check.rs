@@ -19,7 +19,7 @@ use crate::durable::directory_of;
 use crate::emulate::Emulate;
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
-use crate::opened_device::Ground;
+use crate::opened_device::{Ground, record_of};
 use crate::place::{self, Before, Place, PlaceError};
 use crate::room::misplaced;
 use crate::start_error::StartError;
