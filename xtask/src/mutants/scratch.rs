@@ -67,6 +67,8 @@ impl Scratch {
         command.current_dir(&self.tree).env_remove("CARGO_ENCODED_RUSTFLAGS");
         // A mistake may leave something unused.
         command.env("RUSTFLAGS", "--cap-lints=warn");
+        // One file changes at a time, also where the rest is built once.
+        command.env("CARGO_INCREMENTAL", "1");
         command.args(["test", "--profile", "mutants", "--target-dir"]).arg(&self.build);
         command.args(SETTINGS.iter().flat_map(|setting| ["--config", *setting]));
         command.args(words);
