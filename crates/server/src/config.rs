@@ -346,12 +346,13 @@ impl Wrong {
     }
 }
 
-/// The first of several errors.
+/// A value that is written in TOML.
 fn toml_of<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     let table = toml::from_str(text);
     table.map_err(|error| SyntaxError::new(text, error.span(), error.message()).into())
 }
 
+/// The first of several errors.
 fn first(errors: Vec<ConfigError>) -> ConfigError {
     errors.into_iter().next().expect("a configuration that is refused has an error")
 }
