@@ -344,7 +344,7 @@ mod tests {
     fn loaded(text: &str, size: Option<u64>) -> Result<DeviceProfile, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk.json");
-        std::fs::write(&path, text).unwrap();
+        fs::write(&path, text).unwrap();
         DeviceProfile::load(&path, size).map_err(|error| error.to_string())
     }
 
@@ -399,7 +399,7 @@ mod tests {
         use std::io::Write as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pipe");
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let short = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         let mut begin = Vec::new();
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(begin, b"text");
         let writing = std::thread::spawn({
             let path = path.clone();
-            move || std::fs::write(path, "more")
+            move || fs::write(path, "more")
         });
         assert_eq!(read_text_of_any(&path).unwrap(), "more");
         writing.join().unwrap().unwrap();
