@@ -37,4 +37,4 @@ pub use scheduling::{DEPTH_MAX, DEPTH_SPAN, depth_law, horizon};
 pub use scheduling::{
     DepthText, DeviceFacts, Keys as SchedulingKeys, QueueDepth, Scheduling, TOKENS,
 };
-pub use syntax::SyntaxError;
+pub use syntax::{SyntaxError, remedy};

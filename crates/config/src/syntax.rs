@@ -21,15 +21,20 @@ impl SyntaxError {
     #[must_use]
     pub fn new(text: &str, span: Option<Range<usize>>, reason: &str) -> Self {
         let place = span.and_then(|span| place(text, &span)).unwrap_or_default();
-        let unquoted = reason.starts_with("invalid type: integer")
-            || reason.starts_with("invalid type: floating point");
-        let remedy = if unquoted && reason.ends_with("expected a string") {
-            ": write it in quotes with its unit, like \"30%\", \"10GiB\", \"8MB/s\" or \"10ms\""
-        } else {
-            ""
-        };
+        let remedy = remedy(reason).unwrap_or_default();
         Self(format!("{place}{}{remedy}\n", shortened(reason)))
     }
+}
+
+/// The end of a sentence that says why a value of TOML or JSON is not taken: how it is written, if it is a number
+/// that lacks its unit.
+#[must_use]
+pub fn remedy(reason: &str) -> Option<&'static str> {
+    let number = ["invalid type: integer", "invalid type: floating point"];
+    let number = number.iter().any(|it| reason.contains(it));
+    (number && reason.contains("expected a string")).then_some(
+        ": write it in quotes with its unit, like \"30%\", \"10GiB\", \"8MB/s\" or \"10ms\"",
+    )
 }
 
 impl fmt::Display for SyntaxError {

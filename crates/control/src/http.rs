@@ -131,8 +131,11 @@ fn read<T: DeserializeOwned>(Body(body): Body) -> Result<T, Refusal> {
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(Refusal::bad_request("the body is no object: it begins with `{`".to_owned()));
     }
-    serde_json::from_slice(&body)
-        .map_err(|error| Refusal::bad_request(format!("the body is no such object: {error}")))
+    serde_json::from_slice(&body).map_err(|error| {
+        let reason = error.to_string();
+        let remedy = disktime_config::remedy(&reason).unwrap_or_default();
+        Refusal::bad_request(format!("the body is no such object: {reason}{remedy}"))
+    })
 }
 
 /// The tag that a caller has seen, if it says so. One that is no text is none of ours.

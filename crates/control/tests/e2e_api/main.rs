@@ -267,6 +267,7 @@ fn bad_input_gets_a_problem_that_names_it() {
         ("a%0Ab", db(json!({"name": "a\nb"})), 422, "name"),
         ("db", db(json!({"reserved": "3%"})), 400, ""),
         ("db", db(json!({"weight": "heavy"})), 400, ""),
+        ("db", db(json!({"reserve": 70})), 400, ""),
         ("other", db(json!({})), 400, ""),
         ("db", json!([1, 2]), 400, ""),
         // A list of values passed for an object with the first keys.
@@ -276,6 +277,12 @@ fn bad_input_gets_a_problem_that_names_it() {
         let problem: Problem = read(&answer);
         assert_eq!((answer.status, problem.status), (status, status), "{spec}: {problem:?}");
         assert_eq!(problem.field.unwrap_or_default(), field, "{spec}");
+        let has_unit = !spec["reserve"].is_number();
+        assert!(
+            has_unit || problem.detail.contains("its unit, like \"30%\""),
+            "{}",
+            problem.detail
+        );
     }
     let raw = |body: &[u8]| {
         daemon.api.request("PUT", "/v1/vdisks/db", (Some(body), None)).unwrap().status
