@@ -60,9 +60,10 @@ pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 
 fn bytes_of_any(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = match fs::metadata(path)?.file_type().is_fifo() {
-        true => written_pipe(path, PIPE_WAIT, &mut bytes)?,
-        false => fs::File::open(path)?,
+    let file = if fs::metadata(path)?.file_type().is_fifo() {
+        written_pipe(path, PIPE_WAIT, &mut bytes)?
+    } else {
+        fs::File::open(path)?
     };
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
