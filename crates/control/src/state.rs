@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use disktime_api::{DeviceSpec, VdiskSpec};
+use disktime_server::read_small;
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend,
@@ -69,6 +70,9 @@ pub enum StateError {
         advice: &'static str,
     },
 }
+
+/// The most bytes of a store that is looked at in memory: one of a hundred thousand virtual disks has some 100 MB.
+const LOOKED_AT_MAX: u64 = 1 << 30;
 
 /// Where the system refuses.
 const ROOM: &str = "check that the directory can be written and is not full";
@@ -184,8 +188,11 @@ impl Store {
     /// If they can't be read.
     pub fn look(state: &Path) -> Result<Kept, StateError> {
         let path = state.join(NAME);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match read_small(&path, LOOKED_AT_MAX) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) if error.kind() == ErrorKind::Other => {
+                return Err(StateError::Store { path, reason: error.to_string(), advice: RESTORE });
+            }
             Err(error) => return Err(no_directory(state, error)),
             Ok(bytes) => bytes,
         };
@@ -539,6 +546,17 @@ mod tests {
     fn vdisk(name: &str) -> VdiskSpec {
         let (device, size) = ("disk".to_owned(), "1MiB".to_owned());
         VdiskSpec { name: name.to_owned(), device, size, ..VdiskSpec::default() }
+    }
+
+    /// `serve --check` read a file of 100 GB that lay there into memory.
+    #[test]
+    fn a_look_reads_no_file_that_is_far_too_long() {
+        let state = tempfile::tempdir().unwrap();
+        File::create(state.path().join(NAME)).unwrap().set_len(100 << 30).unwrap();
+        let said = Store::look(state.path()).unwrap_err().to_string();
+        assert!(said.contains("it has 107374182400 bytes") && said.contains("a copy"), "{said}");
+        let said = Store::open(state.path()).err().unwrap().to_string();
+        assert!(said.contains("a copy"), "{said}");
     }
 
     #[test]

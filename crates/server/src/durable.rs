@@ -1,9 +1,43 @@
 //! Small files that a crash leaves either as they were or as they are to be.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// The most bytes of a record: one of a hundred thousand virtual disks has some 10 MiB.
+pub(crate) const RECORD_MAX: u64 = 64 << 20;
+
+/// Reads a file that should be small, and must be a regular one of at most so many bytes. Another one could take
+/// all memory, or never end.
+///
+/// # Errors
+/// If it is another one, or can't be read.
+pub fn read_small(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // A pipe may have nobody who writes to it, and is not opened.
+    is_small(&std::fs::metadata(path)?, most)?;
+    read_open(&File::open(path)?, most)
+}
+
+/// The same of a file that is open.
+pub(crate) fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    is_small(&file.metadata()?, most)?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn is_small(about: &std::fs::Metadata, most: u64) -> io::Result<()> {
+    if !about.is_file() {
+        return Err(io::Error::other("no regular file"));
+    }
+    let bytes = about.len();
+    if bytes > most {
+        let text = format!("it has {bytes} bytes, and disktime writes at most {most}");
+        return Err(io::Error::other(text));
+    }
+    Ok(())
+}
 
 /// A file's next contents, on disk under another name.
 pub(crate) struct Next {
@@ -36,9 +70,19 @@ impl Next {
 
     /// They take the file's place, durably.
     pub(crate) fn put(self) -> io::Result<File> {
+        let (file, durable) = self.put_first()?;
+        durable.map(|()| file)
+    }
+
+    /// They take the file's place. Answers whether that is durable: if not, they are in its place all the same.
+    pub(crate) fn put_first(self) -> io::Result<(File, io::Result<()>)> {
         std::fs::rename(&self.new, &self.path)?;
-        sync_directory_of(&self.path)?;
-        Ok(self.file)
+        Ok((self.file, sync_directory_of(&self.path)))
+    }
+
+    /// They are not needed: they were written to see whether there is room.
+    pub(crate) fn discard(self) -> io::Result<()> {
+        std::fs::remove_file(&self.new)
     }
 }
 
@@ -75,6 +119,22 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    /// A start read a file of 100 GB that lay where a record should be, and waited for a pipe.
+    #[test]
+    fn what_is_too_long_or_never_ends_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let said = |most| read_small(&path, most).map_err(|error| error.to_string());
+        std::fs::write(&path, "1234").unwrap();
+        assert_eq!(said(4), Ok(b"1234".to_vec()));
+        let wrong = "it has 4 bytes, and disktime writes at most 3";
+        assert_eq!(said(3), Err(wrong.to_owned()));
+        std::fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(said(4), Err("no regular file".to_owned()));
+    }
 
     /// Contents went into the file that a crash had left under the other name: for others to read, or by a link.
     #[test]

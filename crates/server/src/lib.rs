@@ -56,7 +56,7 @@ pub use check::check;
 pub use commands::ask_bitmaps;
 pub use config::{Change, Config, ConfigError};
 pub use daemon_socket::AskError;
-pub use durable::replace;
+pub use durable::{read_small, replace};
 pub use listener::{BindError, Inherited, bind_control, bind_web};
 pub use place::PlaceError;
 pub use quiet::Quiet;

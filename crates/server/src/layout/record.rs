@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
-use crate::durable::{Next, directory_of, sync_directory_of};
+use crate::durable::{Next, RECORD_MAX, directory_of, read_small, sync_directory_of};
 
 const HEADER: &str = "\
 # Where virtual disks lie, in bytes, or which pool of raw files they are in. Written by disktime. Virtual
@@ -139,11 +139,13 @@ impl Record {
     /// If it can't be read, or is of another device.
     pub fn load(&self) -> Result<Recorded, RecordError> {
         let path = || self.path.clone();
-        let text = match std::fs::read_to_string(&self.path) {
+        let text = match read_small(&self.path, RECORD_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Recorded::default()),
             Err(error) => return Err(RecordError::Io { path: path(), error }),
         };
+        let text = String::from_utf8(text)
+            .map_err(|error| RecordError::Syntax { path: path(), reason: error.to_string() })?;
         // One that was written has its header at least.
         if text.trim().is_empty() {
             return Err(RecordError::Syntax { path: path(), reason: "it is empty".to_owned() });
@@ -192,8 +194,22 @@ impl Record {
         written.map_err(|error| RecordError::Io { path: self.path.clone(), error })
     }
 
+    /// Sees whether there is room for a record of so many virtual disks; leaves nothing behind.
+    ///
+    /// # Errors
+    /// If one could not be written.
+    pub(crate) fn rehearse(&self, vdisks: usize) -> Result<(), RecordError> {
+        let mut other = self.path.clone().into_os_string();
+        other.push(".take-over");
+        let other = PathBuf::from(other);
+        let text = vec![b'#'; HEADER.len() + 512 + 128 * vdisks];
+        let written = std::fs::create_dir_all(directory_of(&other));
+        let written = written.and_then(|()| Next::write(&other, &text)?.discard());
+        written.map_err(|error| RecordError::Io { path: self.path.clone(), error })
+    }
+
     fn replace(&self, text: &str) -> io::Result<()> {
-        if std::fs::read(&self.path).is_ok_and(|now| now == text.as_bytes()) {
+        if read_small(&self.path, RECORD_MAX).is_ok_and(|now| now == text.as_bytes()) {
             return sync_directory_of(&self.path);
         }
         std::fs::create_dir_all(directory_of(&self.path))?;

@@ -194,3 +194,13 @@ proptest! {
         }
     }
 }
+
+/// A start read a file of 100 GB that lay where its record should be.
+#[test]
+fn a_record_that_is_far_too_long_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = Record::of(&directory.path().join("image"), "d", None);
+    std::fs::File::create(record.path()).unwrap().set_len(100 << 30).unwrap();
+    let said = record.load().unwrap_err().to_string();
+    assert!(said.contains("it has 107374182400 bytes"), "{said}");
+}

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{Access, FileBackEnd, Files, lock, open};
 use crate::backend::Abilities;
 use crate::backend::blocks::{BLOCK, Disk};
-use crate::durable::{directory_of, sync_directory_of};
+use crate::durable::{RECORD_MAX, directory_of, read_small, sync_directory_of};
 use crate::layout::{Move, Record};
 use crate::served_file::ServedFile;
 
@@ -433,17 +433,15 @@ impl SeenPool {
     /// # Errors
     /// If its identity can't be read.
     pub fn look(path: &Path) -> Result<Option<Self>, PoolError> {
-        match File::open(path.join(IDENTITY)) {
-            Ok(file) => Self::of(path, file).map(Some),
+        let file = path.join(IDENTITY);
+        match read_small(&file, RECORD_MAX) {
+            Ok(text) => {
+                let identity = Identity::parse(&file, &text)?;
+                Ok(Some(Self { path: path.to_owned(), identity }))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_at(&path.join(IDENTITY))(error)),
+            Err(error) => Err(io_at(&file)(error)),
         }
-    }
-
-    fn of(path: &Path, mut identity: File) -> Result<Self, PoolError> {
-        let (file, mut text) = (path.join(IDENTITY), Vec::new());
-        identity.read_to_end(&mut text).map_err(io_at(&file))?;
-        Ok(Self { path: path.to_owned(), identity: Identity::parse(&file, &text)? })
     }
 
     /// Which pool it is.

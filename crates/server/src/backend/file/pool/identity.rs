@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::{IDENTITY, PoolDisk, PoolError, io_at};
 use crate::backend::file::lock;
 use crate::checksum::checksum;
-use crate::durable::Next;
+use crate::durable::{Next, RECORD_MAX, read_open};
 use crate::vdisk_name::is_name;
 
 /// The version that is written, and the newest that is read. Version 1 had no lines for changes.
@@ -101,9 +101,9 @@ impl IdentityFile {
     ///
     /// # Errors
     /// If it can't be read.
-    pub(super) fn open(directory: &Path, mut held: File) -> Result<(Self, Identity), PoolError> {
-        let (path, mut text) = (directory.join(IDENTITY), Vec::new());
-        io::Read::read_to_end(&mut held, &mut text).map_err(io_at(&path))?;
+    pub(super) fn open(directory: &Path, held: File) -> Result<(Self, Identity), PoolError> {
+        let path = directory.join(IDENTITY);
+        let text = read_open(&held, RECORD_MAX).map_err(io_at(&path))?;
         let Understood { identity, version, lines, len } = understand(&path, &text)?;
         let whole = lines == 0 && len == text.len();
         let (lock, len) = (Arc::new(held), len as u64);
@@ -121,7 +121,8 @@ impl IdentityFile {
     /// If the system refuses.
     pub(super) fn make(directory: &Path, identity: &Identity) -> Result<Self, PoolError> {
         let path = directory.join(IDENTITY);
-        let (lock, len) = put(&path, identity)?;
+        let (lock, len, durable) = put(&path, identity)?;
+        durable.map_err(io_at(&path))?;
         Ok(Self { path, lock: Arc::new(lock), version: VERSION, lines: 0, len, torn: false })
     }
 
@@ -143,7 +144,11 @@ impl IdentityFile {
         if self.version < WITH_CHANGES || self.lines.saturating_add(changes.len()) > most {
             let mut after = identity.clone();
             after.apply(changes);
-            self.rewrite(&after)?;
+            if let Err(error) = self.rewrite(&after) {
+                // The new contents may be there, of a change that is refused.
+                let _the_old_ones_are_there = self.rewrite(identity);
+                return Err(error);
+            }
             *identity = after;
             return Ok(());
         }
@@ -155,12 +160,17 @@ impl IdentityFile {
     /// The whole file takes the place of what is there.
     ///
     /// # Errors
-    /// If the system refuses: then the old one is there.
+    /// If the system refuses: then the old one is there, or the new one and a crash may bring the old one back.
     pub(super) fn rewrite(&mut self, identity: &Identity) -> Result<(), PoolError> {
-        let (lock, len) = put(&self.path, identity)?;
+        let placed = put(&self.path, identity)?;
+        self.have(placed)
+    }
+
+    /// A whole file is in its place: this is the one that others see and lock, durable or not.
+    fn have(&mut self, (lock, len, durable): Placed) -> Result<(), PoolError> {
         self.lock = Arc::new(lock);
         (self.version, self.lines, self.len, self.torn) = (VERSION, 0, len, false);
-        Ok(())
+        durable.map_err(io_at(&self.path))
     }
 
     fn append(&mut self, changes: &[Change<'_>]) -> io::Result<()> {
@@ -246,9 +256,12 @@ fn understand(path: &Path, text: &[u8]) -> Result<Understood, PoolError> {
     Ok(Understood { identity, version, lines, len })
 }
 
+/// A whole file in its place: locked, its bytes, and whether its place is durable.
+type Placed = (File, u64, io::Result<()>);
+
 /// The identity file's next contents take its place, locked before others can see them. Answers how
-/// many bytes they are.
-fn put(path: &Path, identity: &Identity) -> Result<(File, u64), PoolError> {
+/// many bytes they are, and whether their place is durable.
+fn put(path: &Path, identity: &Identity) -> Result<Placed, PoolError> {
     let vdisk = identity.vdisks.iter();
     let vdisk = vdisk.map(|(name, size)| PoolDisk { name: name.clone(), size: *size }).collect();
     let table = Table { version: VERSION, id: identity.id.clone(), vdisk };
@@ -257,8 +270,8 @@ fn put(path: &Path, identity: &Identity) -> Result<(File, u64), PoolError> {
     let text = format!("{HEADER}{text}");
     let next = Next::write(path, text.as_bytes()).map_err(io_at(path))?;
     lock(next.file()).map_err(io_at(path))?;
-    let file = next.put().map_err(io_at(path))?;
-    Ok((file, text.len() as u64))
+    let (file, durable) = next.put_first().map_err(io_at(path))?;
+    Ok((file, text.len() as u64, durable))
 }
 
 #[cfg(test)]
@@ -374,6 +387,27 @@ mod tests {
         assert!(text.contains("version = 2") && !text.contains("#+ 512"), "{text}");
         drop(file);
         assert_eq!(reopened(here.path()), identity(&[("a", 4096), ("b", 512)]));
+    }
+
+    /// The sync of the directory failed after the rename: the lock was on a file without a name, so that another
+    /// server could have the pool, and later changes were written to it and lost.
+    #[test]
+    fn a_file_whose_place_is_not_durable_is_the_one_that_is_locked_and_written() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join(IDENTITY);
+        let mut now = identity(&[("a", 4096)]);
+        let mut file = IdentityFile::make(here.path(), &now).unwrap();
+        let (lock, len, _) = put(&path, &now).unwrap();
+        assert!(file.have((lock, len, Err(io::Error::other("no sync")))).is_err());
+        let other = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(lock_is_taken(&other), "no other server has the pool");
+        file.change(&mut now, &[("b", Some(512))]).unwrap();
+        drop((file, other));
+        assert_eq!(reopened(here.path()), identity(&[("a", 4096), ("b", 512)]));
+    }
+
+    fn lock_is_taken(file: &File) -> bool {
+        lock(file).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
     }
 
     /// Lines are bounded: a daemon that runs for a year has no file of a million lines.
