@@ -248,6 +248,33 @@ fn what_comes_before_a_goodbye_is_done_and_the_server_says_goodbye_too() {
     assert_eq!(socket.read(&mut [0]).unwrap(), 0, "an end without goodbye is an error");
 }
 
+/// A goodbye that came while replies were due ended the connection without them, though TLS lets the other
+/// side go on.
+#[test]
+fn a_client_that_says_goodbye_has_the_replies_to_all_it_has_asked() {
+    let papers = Papers::new();
+    let server = papers.serve("allow", TLS);
+    for apart in [false, true] {
+        let mut socket = secured(&server, &papers, None);
+        assert_eq!(go(&mut socket, "open").unwrap(), 1);
+        // More than a socket takes, so that replies are due when the goodbye comes.
+        let reads: Vec<u8> = (1..=16).flat_map(|name| request(0, name, 0, 1 << 20)).collect();
+        socket.write_all(&reads).unwrap();
+        if apart {
+            socket.flush().unwrap();
+        }
+        socket.conn.send_close_notify();
+        let mut wire = Vec::new();
+        while socket.conn.wants_write() {
+            socket.conn.write_tls(&mut wire).unwrap();
+        }
+        socket.sock.write_all(&wire).unwrap();
+        let mut replies = Vec::new();
+        socket.read_to_end(&mut replies).unwrap();
+        assert_eq!(replies.len(), 16 * (16 + (1 << 20)), "apart: {apart}");
+    }
+}
+
 #[test]
 fn required_tls_is_required() {
     let papers = Papers::new();

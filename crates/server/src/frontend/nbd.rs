@@ -409,7 +409,8 @@ impl Connection {
             return Some((0, 0));
         }
         // Input is received once all requests before it are issued: each has a reply to come.
-        if result == 0 && self.tls.is_none() && self.writing.is_none() && self.may_hear() {
+        let ended = result == 0 && self.tls.as_ref().is_none_or(|tls| tls.client_ended);
+        if ended && self.writing.is_none() && self.may_hear() {
             self.close();
             return Some((0, 0));
         }

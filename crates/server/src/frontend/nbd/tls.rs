@@ -30,6 +30,8 @@ pub(super) struct Secured {
     sealing: Option<(Box<Message>, CopyPlace)>,
     /// A message whose sealed bytes were sent, to be filled again.
     sealed: Option<Box<Message>>,
+    /// The client has said goodbye: the connection's end from then on is no attacker's.
+    pub(super) client_ended: bool,
     /// Kept to save the allocations: bytes of the wire, and plain ones.
     wire: Vec<u8>,
     plain: Vec<u8>,
@@ -38,7 +40,7 @@ pub(super) struct Secured {
 impl Secured {
     pub(super) fn new(channel: Channel) -> Box<Self> {
         let (wire, plain) = (Vec::new(), Vec::new());
-        Box::new(Self { channel, sealing: None, sealed: None, wire, plain })
+        Box::new(Self { channel, sealing: None, sealed: None, client_ended: false, wire, plain })
     }
 
     /// Whether replies wait to be sealed.
@@ -127,9 +129,10 @@ impl Incoming {
         tls.plain.clear();
         if let Err(error) = tls.channel.open(&tls.wire, &mut tls.plain) {
             tracing::debug!(%error, "a connection's TLS is over");
-            if error.kind() != ErrorKind::ConnectionAborted || tls.plain.is_empty() {
+            if error.kind() != ErrorKind::ConnectionAborted {
                 return None;
             }
+            tls.client_ended = true;
             shutdown(fd, Shutdown::Read).ok()?;
         }
         if self.filled.end + tls.plain.len() > buffer.len() {
