@@ -218,16 +218,35 @@ fn tell(uri: &Uri, error: &io::Error, said: &mut String) {
 /// One more connection, which must be to the same thing; it may have become larger.
 fn dial(uri: &Uri, info: &ExportInfo, options: Options) -> io::Result<Transmission> {
     let connection = Transmission::open(uri, options).map_err(io::Error::other)?;
-    let facts = |info: &ExportInfo| (info.flags, info.block_sizes);
-    let [now, before] = [&connection.export, info];
-    if now.size_bytes < before.size_bytes || facts(now) != facts(before) {
-        return Err(io::Error::other(format!(
-            "the server describes another device now (it had {} bytes, and has {}; or its flags or block \
-             sizes differ): have it serve what it did, or restart disktime to use this one",
-            before.size_bytes, now.size_bytes
-        )));
+    match difference(info, &connection.export) {
+        Some(difference) => Err(io::Error::other(format!(
+            "the server describes another device now: {difference}: have it serve what it did, or restart \
+             disktime to use this one"
+        ))),
+        None => Ok(connection),
     }
-    Ok(connection)
+}
+
+/// Why an export is not the one from before, if that shows.
+fn difference(before: &ExportInfo, now: &ExportInfo) -> Option<String> {
+    let read_only = |it: &ExportInfo| it.flags.contains(TransmissionFlags::READ_ONLY);
+    if now.size_bytes < before.size_bytes {
+        return Some(format!("it had {} bytes, and has {}", before.size_bytes, now.size_bytes));
+    }
+    if read_only(now) != read_only(before) {
+        let is = if read_only(now) { "is read-only" } else { "can be written" };
+        return Some(format!("it {is} now"));
+    }
+    if now.flags != before.flags {
+        let flags = |it: &ExportInfo| it.flags.to_wire();
+        return Some(format!("it had flags {:#x}, and has {:#x}", flags(before), flags(now)));
+    }
+    let sizes = |it: &ExportInfo| {
+        let sizes = it.block_sizes;
+        format!("{} to {} bytes", sizes.min(), sizes.max())
+    };
+    let differs = now.block_sizes != before.block_sizes;
+    differs.then(|| format!("it took requests of {}, and takes {}", sizes(before), sizes(now)))
 }
 
 /// Why an export can't be a device.
@@ -253,8 +272,33 @@ fn check(info: &ExportInfo) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use disktime_nbd::BlockSizes;
+
     use super::*;
     use crate::logged::logged;
+
+    /// A server that came back read-only was said to have as many bytes as before.
+    #[test]
+    fn what_differs_of_an_export_is_named() {
+        let before = ExportInfo {
+            name: "e".to_owned(),
+            description: String::new(),
+            size_bytes: 8192,
+            flags: TransmissionFlags::FLUSH,
+            block_sizes: BlockSizes::new(1, 4096, 1 << 20).unwrap(),
+        };
+        let said = |now: ExportInfo| difference(&before, &now).unwrap_or_default();
+        assert_eq!(said(ExportInfo { size_bytes: 1 << 20, ..before.clone() }), "");
+        let smaller = ExportInfo { size_bytes: 4096, ..before.clone() };
+        assert_eq!(said(smaller), "it had 8192 bytes, and has 4096");
+        let flags = before.flags.with(TransmissionFlags::READ_ONLY);
+        assert_eq!(said(ExportInfo { flags, ..before.clone() }), "it is read-only now");
+        let flags = before.flags.with(TransmissionFlags::TRIM);
+        assert!(said(ExportInfo { flags, ..before.clone() }).starts_with("it had flags 0x"));
+        let block_sizes = BlockSizes::new(512, 4096, 1 << 20).unwrap();
+        let other = said(ExportInfo { block_sizes, ..before.clone() });
+        assert_eq!(other, "it took requests of 1 to 1048576 bytes, and takes 512 to 1048576 bytes");
+    }
 
     /// A server that came back with a smaller export was retried for ever, and the log said only that it had
     /// hung up.
