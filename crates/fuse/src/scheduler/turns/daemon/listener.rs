@@ -19,8 +19,13 @@ const LOOKS_FOR: Duration = Duration::from_secs(10);
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// A connection that ends sooner than this is no good.
 const SHORT: Duration = Duration::from_secs(1);
-/// Connections that are no good, one after the other, before no other one is looked for.
-const SHORT_MAX: u32 = 8;
+/// Connections that are no good, one after the other, before others wait for a moment.
+const SHORT_MANY: u32 = 8;
+/// As many before no other one is looked for.
+const SHORT_MAX: u32 = 64;
+/// The moment: a daemon that lets a mount go each time is left after 17 s, and upgrades that follow each other
+/// are over by then.
+const REST: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Something from the daemon.
 pub(in crate::scheduler) enum News {
@@ -95,11 +100,10 @@ fn listen(current: &Mutex<Current>, to: &Sender<News>, pauses: &Receiver<()>) {
             }
         }
         short = if clock::now().since(began) < SHORT { short + 1 } else { 0 };
-        let next = if short < SHORT_MAX && to.send(News::Away).is_ok() {
-            look_for_another(&line, pauses)
-        } else {
-            None
-        };
+        let rest = rest(short).filter(|_| to.send(News::Away).is_ok());
+        // Nobody ends the pause but the end of the mount.
+        let rest = rest.filter(|rest| pauses.recv_timeout(*rest) == Err(RecvTimeoutError::Timeout));
+        let next = rest.and_then(|_| look_for_another(&line, pauses));
         let Some(next) = next.map(Arc::new) else {
             // The scheduler may have ended.
             let _nobody_hears = to.send(News::Gone);
@@ -114,6 +118,15 @@ fn listen(current: &Mutex<Current>, to: &Sender<News>, pauses: &Receiver<()>) {
         if to.send(News::Back(next)).is_err() {
             return;
         }
+    }
+}
+
+/// The pause after so many connections that were no good, one after the other; none if that was the last one.
+fn rest(short: u32) -> Option<std::time::Duration> {
+    match short {
+        ..SHORT_MANY => Some(std::time::Duration::ZERO),
+        SHORT_MANY..SHORT_MAX => Some(REST),
+        SHORT_MAX.. => None,
     }
 }
 
@@ -138,5 +151,20 @@ fn look_for_another(line: &GuestLine, pauses: &Receiver<()>) -> Option<GuestLine
         if pauses.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected) {
             return None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight upgrades within 2.4 s ended the mount's part in the device's scheduling for good.
+    #[test]
+    fn a_mount_outlasts_upgrades_that_follow_each_other_and_leaves_a_daemon_that_refuses_it() {
+        let pauses: Vec<_> = (1..).map_while(rest).collect();
+        assert!(pauses.len() > 40, "{} connections", pauses.len());
+        assert!(pauses[..7].iter().all(std::time::Duration::is_zero), "one upgrade is no pause");
+        let sum: std::time::Duration = pauses.iter().sum();
+        assert!(sum.as_secs() >= 15 && sum.as_secs() < 30, "{sum:?}");
     }
 }
