@@ -190,6 +190,8 @@ enum Heard {
     Failed(ThreadFailure),
     Started(Box<Result<Server, StartError>>),
     Successor(Successor),
+    /// A successor has said go, or whatever it said was no go.
+    Go(Result<Successor, std::io::Error>),
     Ask(Ask),
 }
 
@@ -269,7 +271,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     announce(&server, arguments.json)?;
     notify(&[NotifyState::Ready]);
     let plane = controlled.as_mut().map(|it| &mut it.plane);
-    let outcome = serve(arguments, (&mut server, plane, page.as_ref()), (&heard, &ending));
+    let outcome = serve(arguments, (&mut server, plane, page.as_ref()), (&tell, &heard, &ending));
+    if !matches!(outcome, Ok(Ending::HandOver(_))) {
+        ending.store(true, Ordering::Relaxed);
+        heard.try_iter().for_each(|left| {
+            if let Heard::Go(Ok(successor)) = left {
+                successor.ends();
+            }
+        });
+    }
     // A successor has its own at the same path.
     drop(controlled.map(|it| it.control));
     notify(&[NotifyState::Stopping]);
@@ -357,12 +367,14 @@ fn predecessor(arguments: &Arguments, config: &Config) -> anyhow::Result<Option<
 fn serve(
     arguments: &Arguments,
     (server, mut plane, page): (&mut Server, Option<&mut Plane>, Option<&Page>),
-    (heard, ending): (&mpsc::Receiver<Heard>, &AtomicBool),
+    (tell, heard, ending): (&mpsc::Sender<Heard>, &mpsc::Receiver<Heard>, &Arc<AtomicBool>),
 ) -> anyhow::Result<Ending> {
     // Twice in the span that the service manager waits, if it does.
     let watch = sd_notify::watchdog_enabled().map(|span| span / 2);
     let mut fed = now();
     let mut left = None;
+    // A successor was offered everything, and has not said go.
+    let mut is_offered = false;
     loop {
         // The control plane asks several times a second: time passes between questions as well.
         if watch.is_some_and(|span| fed.elapsed() >= span) {
@@ -399,10 +411,21 @@ fn serve(
                 notify(&[NotifyState::Ready]);
             }
             Some(Heard::Signal(_)) | None => return Ok(Ending::Exit(ExitCode::SUCCESS)),
-            Some(Heard::Successor(successor)) => match server.offer(&successor) {
-                Ok(()) => return Ok(Ending::HandOver(successor)),
-                Err(error) => tracing::warn!(%error, "a successor did not start: nothing changed"),
-            },
+            Some(Heard::Successor(successor)) if is_offered => {
+                let _it_may_be_gone = successor.refuse("another daemon takes over already");
+            }
+            Some(Heard::Successor(successor)) => {
+                let awaited = await_go(server, successor, (tell, ending));
+                is_offered = awaited.is_ok();
+                if let Err(error) = awaited {
+                    tracing::warn!("a successor was sent away: {error:#}");
+                }
+            }
+            Some(Heard::Go(Ok(successor))) => return Ok(Ending::HandOver(successor)),
+            Some(Heard::Go(Err(error))) => {
+                is_offered = false;
+                tracing::warn!(%error, "a successor did not start: nothing changed");
+            }
             Some(Heard::Failed(failure)) => {
                 tracing::error!("{failure}");
                 return Err(failure.into());
@@ -419,6 +442,22 @@ fn serve(
             Some(Heard::Started(_)) => {}
         }
     }
+}
+
+/// Offers a successor everything. Another thread waits for its *go*: it may be stopped.
+fn await_go(
+    server: &Server,
+    successor: Successor,
+    (tell, ending): (&mpsc::Sender<Heard>, &Arc<AtomicBool>),
+) -> anyhow::Result<()> {
+    let (offered, ending) = (server.offer(&successor), Arc::clone(ending));
+    forward("go", tell, move |tell| match offered.and_then(|()| successor.says_go()) {
+        Ok(()) if ending.load(Ordering::Relaxed) => {
+            successor.ends();
+            Ok(())
+        }
+        gone => tell.send(Heard::Go(gone.map(|()| successor))),
+    })
 }
 
 /// A question with those behind it that are best carried out with it, and the first thing behind them.

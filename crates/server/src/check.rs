@@ -3,19 +3,21 @@
 //!
 //! Does not know: what is only found out by opening for writing (another daemon has it, say).
 
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use disktime_client::{Connection, Options, Uri};
 use disktime_config::ValueError;
 use disktime_core::Duration;
 use rustix::fs::{Access, access};
+use rustix::process::{Pid, Resource, getrlimit};
 
-use crate::backend::{BackEndKind, OneFile, SeenPool, TwoTiers};
+use crate::backend::{BackEndKind, IDENTITY, OneFile, SeenPool, TwoTiers};
 use crate::claims::Claims;
-use crate::config::{Config, ConfigError, DeviceConfig, Listen};
-use crate::durable::directory_of;
+use crate::config::{Config, ConfigError, DeviceConfig, Listen, VdiskConfig};
+use crate::durable::{self, directory_of};
 use crate::emulate::Emulate;
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
@@ -27,6 +29,9 @@ use crate::tls::Tls;
 
 /// How long a server may take to describe its export.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Descriptors that a daemon has for itself at least: standard ones, the ring, sockets and events of one device.
+const OWN_DESCRIPTORS: u64 = 16;
 
 /// A back end as it is seen from outside.
 struct Seen {
@@ -53,6 +58,7 @@ pub fn check(config: &Config) -> Vec<StartError> {
     let shared = config.devices.iter().filter_map(|device| claims.claim(device).err());
     let devices = config.devices.iter();
     let devices = devices.filter_map(|device| examine(device, config.state.as_deref()).err());
+    let descriptors = few_descriptors(config);
     let traces = config.vdisks().filter_map(|(_, vdisk)| {
         let error = is_directory(parent(vdisk.record.as_deref()?)).err()?;
         Some(StartError::Trace { vdisk: vdisk.name.clone(), error })
@@ -62,8 +68,80 @@ pub fn check(config: &Config) -> Vec<StartError> {
         .chain(state)
         .chain(shared)
         .chain(devices)
+        .chain(descriptors)
         .chain(traces)
         .collect()
+}
+
+/// The error of a start that would run out of descriptors: each virtual disk of a pool has a file of its own.
+fn few_descriptors(config: &Config) -> Option<StartError> {
+    let pools = config.devices.iter().filter(|device| match &device.back_end {
+        BackEndKind::File(path) => path.is_dir() || (device.create && !path.exists()),
+        _ => false,
+    });
+    let files = pools.clone().map(|device| device.vdisks.len() as u64).sum::<u64>();
+    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let device = pools.last().filter(|_| files + OWN_DESCRIPTORS > limit)?;
+    Some(StartError::few_descriptors(&device.name, config.vdisks().count()))
+}
+
+/// Sees, before a running daemon lets go, that this one can have the devices, and that their records can be
+/// written: that would show only afterwards, and end both.
+pub(crate) fn rehearse(config: &Config, running: Option<Pid>) -> Result<(), StartError> {
+    for device in &config.devices {
+        let failed = |error| StartError::BackEnd { device: device.name.clone(), error };
+        for path in device.back_end.paths() {
+            let identity = path.is_dir().then(|| path.join(IDENTITY));
+            is_free(identity.as_ref().unwrap_or(&path), running).map_err(failed)?;
+            if let Some(identity) = identity {
+                can_list(&path, &identity, device).map_err(failed)?;
+            }
+        }
+        if let Some(record) = examine(device, config.state.as_deref())? {
+            let of = |error| StartError::Record { device: device.name.clone(), error };
+            record.rehearse(device.vdisks.len()).map_err(of)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a pool's virtual disks can be listed in its identity, as far as they are not.
+fn can_list(pool: &Path, identity: &Path, device: &DeviceConfig) -> io::Result<()> {
+    let seen = SeenPool::look(pool).map_err(io::Error::other)?;
+    let sizes = |it: &VdiskConfig| seen.as_ref().is_some_and(|pool| pool.lists(&it.name, it.size));
+    if device.vdisks.iter().all(sizes) {
+        return Ok(());
+    }
+    durable::rehearse(identity, 512 + 128 * device.vdisks.len())
+        .map_err(|error| named(identity, &error))
+}
+
+/// Whether nobody has a file or block device, or the running daemon has it.
+fn is_free(path: &Path, running: Option<Pid>) -> io::Result<()> {
+    let Ok(about) = std::fs::metadata(path) else { return Ok(()) };
+    let exclusive = if about.file_type().is_block_device() { libc::O_EXCL } else { 0 };
+    let taken = match File::options().read(true).custom_flags(exclusive).open(path) {
+        Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
+        Err(error) => error.kind() == io::ErrorKind::ResourceBusy,
+    };
+    if !taken || has_open(running, &about) {
+        return Ok(());
+    }
+    let why = "it is mounted, or another server than the running daemon has it open";
+    Err(named(path, &why))
+}
+
+/// Whether a process has a file open; also if that can't be seen.
+fn has_open(process: Option<Pid>, file: &Metadata) -> bool {
+    let files = |it: Pid| std::fs::read_dir(format!("/proc/{}/fd", it.as_raw_nonzero())).ok();
+    let Some(mut files) = process.and_then(files) else { return true };
+    // Another node may be the same block device.
+    let identity = |it: &Metadata| {
+        let node = it.file_type().is_block_device();
+        if node { (None, it.rdev()) } else { (Some(it.dev()), it.ino()) }
+    };
+    let same = |it: Metadata| identity(&it) == identity(file);
+    files.any(|open| open.is_ok_and(|it| std::fs::metadata(it.path()).is_ok_and(same)))
 }
 
 /// A state directory, which is there or can be made.
@@ -74,10 +152,11 @@ pub(crate) fn is_state(state: &Path) -> Result<(), StartError> {
     Err(ConfigError::from(ValueError::new("server", "state", state.display(), reason)).into())
 }
 
-/// A device's back end, layout, profile and contracts.
-fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError> {
+/// A device's back end, layout, profile and contracts. Answers the record that a start would write.
+fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<Option<Record>, StartError> {
     let name = || device.name.clone();
     let of = |error| StartError::Record { device: name(), error };
+    let mut news = None;
     if let Some(at) = beside(&device.back_end) {
         let record = Record::of(&at, &device.name, state);
         let recorded = match &device.back_end {
@@ -87,6 +166,8 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
         let recorded = recorded.map_err(of)?;
         let before = Before { record: record.path(), recorded: &recorded };
         in_place(device, &before).map_err(|error| misplaced(device, error))?;
+        let is_pool = matches!(&device.back_end, BackEndKind::File(path) if path.is_dir());
+        news = (is_pool && recorded.pool.is_none()).then_some(record);
     }
     let seen = see(&device.back_end, device.emulate.and_then(Emulate::fast_bytes));
     let seen = seen.map_err(|error| StartError::BackEnd { device: name(), error })?;
@@ -96,10 +177,13 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
             // A start writes one that is news: of tiers also what becomes of the fast one.
             let tiers = matches!(device.back_end, BackEndKind::Tiered { .. });
             let tiers = tiers && (!recorded.fast_tier || device.empties_fast);
-            if tiers || (recorded.extents.is_empty() && !device.vdisks.is_empty()) {
+            let listed = |name: &str| recorded.extents.iter().find(|it| it.name == name);
+            let is_new = |it: &VdiskConfig| listed(&it.name).is_none_or(|old| old.size < it.size);
+            if tiers || device.vdisks.iter().any(is_new) {
                 let writable = can_be_kept(record.path());
                 let path = || record.path().to_owned();
                 writable.map_err(|error| of(RecordError::Io { path: path(), error }))?;
+                news = Some(record);
             }
             recorded
         }
@@ -107,7 +191,8 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
     };
     let ground = Ground::examined(device, seen.size, &recorded.extents)?;
     let refused = |error| StartError::Engine { device: name(), error: Box::new(error) };
-    ground.engine(device).map(drop).map_err(refused)
+    ground.engine(device).map_err(refused)?;
+    Ok(news)
 }
 
 /// Whether what is to be there is there, and the one that was there before.

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::cmsg_space;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect,
     listen, recv, recvmsg, send, sendmsg, socket_with,
 };
+use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -80,6 +81,10 @@ impl DaemonSocket {
 
     /// A socket that a predecessor has bound: its file is this daemon's from now on.
     pub(crate) fn handed_over(socket: OwnedFd, path: PathBuf) -> Self {
+        // Those that connect see the process that listened last.
+        if let Err(error) = listen(&socket, BACKLOG) {
+            tracing::debug!(%error, "commands take this daemon for its predecessor");
+        }
         Self { socket, path }
     }
 
@@ -129,6 +134,18 @@ impl Caller {
         })
     }
 
+    /// The process at the other end, if it is one of this process's namespace.
+    pub(crate) fn process(&self) -> Option<Pid> {
+        // The kernel says 0 of a process that can't be seen from here.
+        let credentials = socket_peercred(&self.socket).ok()?;
+        Pid::from_raw(credentials.pid.as_raw_pid())
+    }
+
+    /// Waits so long for each packet from now on.
+    pub(crate) fn wait_for(&self, longest: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(longest))?)
+    }
+
     /// Sends a packet.
     pub(crate) fn say(&self, what: &impl Serialize) -> io::Result<()> {
         let text = toml::to_string(what).map_err(io::Error::other)?;
@@ -165,7 +182,13 @@ impl Caller {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut into = [IoSliceMut::new(&mut bytes)];
-        let heard = recvmsg(&self.socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let heard = recvmsg(&self.socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC);
+        let heard = heard.map_err(|error| match error {
+            rustix::io::Errno::AGAIN => {
+                io::Error::new(io::ErrorKind::TimedOut, "the other side does not answer in time")
+            }
+            error => error.into(),
+        })?;
         let with = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,

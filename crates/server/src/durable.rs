@@ -79,11 +79,6 @@ impl Next {
         std::fs::rename(&self.new, &self.path)?;
         Ok((self.file, sync_directory_of(&self.path)))
     }
-
-    /// They are not needed: they were written to see whether there is room.
-    pub(crate) fn discard(self) -> io::Result<()> {
-        std::fs::remove_file(&self.new)
-    }
 }
 
 /// Replaces a small file, durably, by one for the daemon's own user alone.
@@ -92,6 +87,18 @@ impl Next {
 /// If the system refuses: then the old one is there.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     Next::write(path, contents)?.put().map(drop)
+}
+
+/// Sees whether there is room for so many bytes beside a file; leaves nothing behind.
+///
+/// # Errors
+/// If they could not be written.
+pub(crate) fn rehearse(path: &Path, bytes: usize) -> io::Result<()> {
+    std::fs::create_dir_all(directory_of(path))?;
+    let mut other = path.to_owned().into_os_string();
+    other.push(".take-over");
+    let next = Next::write(Path::new(&other), &vec![b'#'; bytes])?;
+    std::fs::remove_file(next.new)
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {

@@ -246,6 +246,9 @@ impl Server {
         let listen = listen.collect::<io::Result<Vec<_>>>()?;
         let tls = config.tls_files.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let budget = Budget::new(config.memory_for_clients()?);
+        if let Some(predecessor) = &predecessor {
+            crate::check::rehearse(&config, predecessor.process())?;
+        }
         // From here on this daemon is the one to serve.
         let taken = predecessor.map(Predecessor::let_go).transpose()?;
         let (clients, taken) = taken.unzip();

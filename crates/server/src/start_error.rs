@@ -182,6 +182,11 @@ impl StartError {
         if !self.refusal().is_some_and(|error| error.to_string().ends_with(&too_many)) {
             return self;
         }
+        Self::few_descriptors(device, vdisks)
+    }
+
+    /// The lack of descriptors that shows at a device of a server of so many virtual disks.
+    pub(crate) fn few_descriptors(device: &str, vdisks: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u32::MAX.into());
         // As much again for clients and the daemon's own, in whole thousands.
         let needed = (2 * vdisks as u64 + 1024).max(limit.saturating_add(1)).next_multiple_of(1024);

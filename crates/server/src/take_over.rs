@@ -12,11 +12,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use disktime_core::cost::PriceList;
 use disktime_nbd::reply::ReplyStyle;
 use disktime_nbd::{Session, TransmissionFlags};
 use disktime_profiler::PricesFile;
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::daemon_socket::{AskError, Caller, DaemonSocket};
@@ -26,6 +28,8 @@ use crate::questions::{Answer, Question, ask};
 
 /// The packets' version: daemons of different ones don't hand over to each other.
 pub(crate) const VERSION: u32 = 2;
+/// How long a predecessor may take to let go: 5 s for its requests, and as long for what it does when it hears *go*.
+const LET_GO: Duration = Duration::from_secs(15);
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "packet", rename_all = "kebab-case", deny_unknown_fields)]
@@ -48,6 +52,8 @@ enum Packet {
     /// The end of the offer: the successor may say go.
     Offered,
     Go,
+    /// The answer to *go* of a daemon that was told to end meanwhile: nothing is handed over.
+    Ends,
     /// A client; comes with its socket, and with another packet of bytes if there are any unread.
     Client(Terms),
     Done,
@@ -90,6 +96,7 @@ enum Style {
 }
 
 /// A device of a predecessor, with what its quick probe found.
+#[derive(Clone)]
 pub(crate) struct Looked {
     pub(crate) device: String,
     pub(crate) depth: u32,
@@ -111,12 +118,32 @@ impl Successor {
         Self(caller)
     }
 
-    /// Says no.
-    pub(crate) fn refuse(&self, why: &str) -> io::Result<()> {
+    /// Says no to one to which nothing was offered.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn refuse(&self, why: &str) -> io::Result<()> {
         self.0.say(&Answer::no(why.to_owned()))
     }
 
-    /// Offers everything that the successor needs before it says go, and waits for that.
+    /// Says to one that has said go that this daemon ends without a hand-over.
+    pub fn ends(&self) {
+        let _it_may_be_gone = self.0.say(&Packet::Ends);
+    }
+
+    /// Waits until one to which everything was offered says go, for 5 s at most. Not to be called where others
+    /// wait: the successor may be stopped.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn says_go(&self) -> io::Result<()> {
+        match self.0.hear()? {
+            Packet::Go => Ok(()),
+            _ => Err(io::Error::other("the successor did not say go")),
+        }
+    }
+
+    /// Offers everything that the successor needs before it says go.
     pub(crate) fn offer<'a>(
         &self,
         listeners: impl Iterator<Item = &'a Listener>,
@@ -134,11 +161,7 @@ impl Successor {
             let prices = prices.as_ref().map(PricesFile::from);
             self.0.say(&Packet::Looked { device, depth, prices })?;
         }
-        self.0.say(&Packet::Offered)?;
-        match self.0.hear()? {
-            Packet::Go => Ok(()),
-            _ => Err(io::Error::other("the successor did not say go")),
-        }
+        self.0.say(&Packet::Offered)
     }
 
     /// Hands a client over.
@@ -214,9 +237,15 @@ impl Predecessor {
         Inherited::of(std::mem::take(&mut self.listeners))
     }
 
+    /// The predecessor's process, if that can be seen from here.
+    pub(crate) fn process(&self) -> Option<Pid> {
+        self.caller.process()
+    }
+
     /// Has the predecessor let go; answers its clients. From then on this daemon is the one to serve.
     pub(crate) fn let_go(self) -> io::Result<(Vec<HandedOver>, TakenOver)> {
         let Self { caller, own, owned, looked, .. } = self;
+        caller.wait_for(LET_GO)?;
         caller.say(&Packet::Go)?;
         let mut clients = Vec::new();
         loop {
@@ -229,6 +258,11 @@ impl Predecessor {
                     clients.push(HandedOver { terms, socket, unread });
                 }
                 Ok((Packet::Done, _)) => break,
+                Ok((Packet::Ends, _)) => {
+                    let why =
+                        "the running daemon was told to end meanwhile, and hands nothing over";
+                    return Err(io::Error::other(why));
+                }
                 // The end of its process lets go as well.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                 Ok(_) => return Err(io::Error::other("it left something else than was agreed")),

@@ -352,19 +352,22 @@ fn a_lack_of_descriptors_says_how_many_are_needed_and_how_to_have_them() {
     }
     let path = directory.path().join("disktime.toml");
     std::fs::write(&path, config).unwrap();
-    let mut few = Command::new("prlimit");
-    few.args(["--nofile=100:100", env!("CARGO_BIN_EXE_disktime"), "serve", "--config"]).arg(&path);
-    let refused = finish(&mut few);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    for part in [
-        "device d: ",
-        "may have 100 descriptors",
-        "200 virtual disks",
-        "RLIMIT_NOFILE",
-        "LimitNOFILE=2048",
-    ] {
-        assert!(said.contains(part), "{part}: {said}");
+    // `--check` found good what a start refused.
+    for check in [&["--check"][..], &[]] {
+        let mut few = Command::new("prlimit");
+        few.args(["--nofile=100:100", env!("CARGO_BIN_EXE_disktime"), "serve", "--config"]);
+        let refused = finish(few.arg(&path).args(check));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        for part in [
+            "device d: ",
+            "may have 100 descriptors",
+            "200 virtual disks",
+            "RLIMIT_NOFILE",
+            "LimitNOFILE=2048",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
     // The daemon takes what the hard limit allows by itself.
     let mut soft = Command::new("prlimit");

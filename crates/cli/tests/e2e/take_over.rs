@@ -279,6 +279,169 @@ fn a_successor_that_fails_changes_nothing() {
     assert!(daemon.end("TERM").1);
 }
 
+/// A successor that was stopped before its *go* held up SIGHUP, the control API and SIGTERM for 5 s.
+#[test]
+fn a_successor_that_is_stopped_holds_nothing_up() {
+    let mut daemon = Daemon::start(DISKS);
+    let script = "import socket, sys\n\
+                  s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+                  s.connect(sys.argv[1])\n\
+                  s.send(b'ask = \"take-over\"\\nversion = 2\\n')\n\
+                  while b'offered' not in s.recv(65536): pass\n\
+                  print('offered', flush=True)\n\
+                  sys.stdin.readline()\n";
+    let mut command = python(script);
+    command.arg(daemon.path("state/daemon.sock")).stdin(std::process::Stdio::piped());
+    let mut stopped = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut output = std::io::BufReader::new(stopped.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut String::new()).unwrap();
+    let begun = now();
+    let said = daemon.reload(DISKS);
+    assert!(said.contains("the configuration is as it was"), "{said}");
+    let server = format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{DISKS}");
+    let said = refused(&daemon, &server);
+    assert!(said.contains("another daemon takes over already"), "{said}");
+    assert!(daemon.end("TERM").1);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    drop(stopped.stdin.take());
+    stopped.wait().unwrap();
+}
+
+/// An image with a virtual disk, beside [`DISKS`].
+const IMAGE: &str = r#"
+[[device]]
+name = "image"
+back_end = "file:DIRECTORY/image"
+queue_depth = 8
+
+[[vdisk]]
+name = "more"
+device = "image"
+size = "1MiB"
+"#;
+
+/// Makes the image.
+fn image(directory: &tempfile::TempDir) -> std::fs::File {
+    let image = std::fs::File::create(directory.path().join("image")).unwrap();
+    image.set_len(64 << 20).unwrap();
+    image
+}
+
+/// A device that another server had showed after *go*, and ended both daemons with all connections.
+#[test]
+fn a_successor_that_can_not_have_a_device_changes_nothing() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let image = image(&directory);
+    let mut daemon = Daemon::start_configured(directory, DISKS);
+    let mut client = raw_client(&daemon);
+    let disks = [DISKS, IMAGE].concat();
+    let server = format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{disks}");
+    image.lock().unwrap();
+    let said = refused(&daemon, &server);
+    assert!(said.contains("image: it is mounted, or another server"), "{said}");
+    client.write_all(&request(0, 0, 512)).unwrap();
+    let mut answer = [0; 16 + 512];
+    client.read_exact(&mut answer).unwrap();
+    drop(image);
+    daemon.configure(&disks);
+    // What the running daemon has is no reason, under whatever name, also if that took over itself.
+    assert!(daemon.take_over());
+    daemon.configure(
+        &disks
+            .replace("name = \"image\"", "name = \"other\"")
+            .replace("device = \"image\"", "device = \"other\""),
+    );
+    assert!(daemon.take_over());
+    client.write_all(&request(0, 0, 512)).unwrap();
+    client.read_exact(&mut answer).unwrap();
+    assert!(daemon.end("TERM").1);
+}
+
+/// Takes a file system away.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut command = Command::new("umount");
+        let _gone_already =
+            command.arg("-l").arg(&self.0).stderr(std::process::Stdio::null()).status();
+    }
+}
+
+/// A layout that could not be recorded, in a full state directory, ended both daemons as well.
+#[test]
+fn a_successor_that_can_not_record_a_layout_changes_nothing() {
+    let directory = tempfile::TempDir::new().unwrap();
+    image(&directory);
+    let state = directory.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&state);
+    if !command.stderr(std::process::Stdio::null()).status().is_ok_and(|it| it.success()) {
+        let name = "a_successor_that_can_not_record_a_layout_changes_nothing";
+        return crate::support::skip(name, "no file system can be mounted");
+    }
+    let _mounted = Mounted(state.clone());
+    let disks = format!("state = \"DIRECTORY/state\"\n{IMAGE}");
+    let mut daemon = Daemon::start_configured(directory, &disks);
+    let mut client = Connection::open(&daemon.uri("more").parse::<Uri>().unwrap()).unwrap();
+    let mut full = std::fs::File::create(state.join("full")).unwrap();
+    while full.write_all(&[0; 512]).is_ok() {}
+    let third = "\n[[vdisk]]\nname = \"third\"\ndevice = \"image\"\nsize = \"1MiB\"\n";
+    let said =
+        refused(&daemon, &format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{disks}{third}"));
+    assert!(said.contains("No space left") && said.contains("image.layout.toml"), "{said}");
+    client.write(0, &[1; 512], false).unwrap();
+    // A successor with nothing new to record needs no room.
+    assert!(daemon.take_over());
+    client.write(0, &[2; 512], false).unwrap();
+    drop(full);
+    std::fs::remove_file(state.join("full")).unwrap();
+    daemon.configure(&[&disks, third].concat());
+    assert!(daemon.take_over());
+    client.write(0, &[3; 512], false).unwrap();
+    let left = std::fs::read_dir(&state).unwrap().map(|it| it.unwrap().file_name());
+    let left: Vec<_> = left.filter(|it| it.to_str().unwrap().contains("take-over")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(daemon.end("TERM").1);
+}
+
+/// So did a virtual disk that could not be listed, in a full pool.
+#[test]
+fn a_successor_that_can_not_list_a_virtual_disk_changes_nothing() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let pool = directory.path().join("disks");
+    std::fs::create_dir(&pool).unwrap();
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&pool);
+    if !command.stderr(std::process::Stdio::null()).status().is_ok_and(|it| it.success()) {
+        let name = "a_successor_that_can_not_list_a_virtual_disk_changes_nothing";
+        return crate::support::skip(name, "no file system can be mounted");
+    }
+    let _mounted = Mounted(pool.clone());
+    let mut daemon = Daemon::start_configured(directory, DISKS);
+    let mut client = raw_client(&daemon);
+    let mut full = std::fs::File::create(pool.join("full")).unwrap();
+    while full.write_all(&[0; 512]).is_ok() {}
+    let names = (0..90).map(|number| {
+        let name = "n".repeat(50);
+        format!("\n[[vdisk]]\nname = \"{name}{number}\"\ndevice = \"disk\"\nsize = \"1MiB\"\n")
+    });
+    let disks = [DISKS, &names.collect::<String>()].concat();
+    let said = refused(&daemon, &format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{disks}"));
+    assert!(said.contains("No space left"), "{said}");
+    client.write_all(&request(0, 0, 512)).unwrap();
+    let mut answer = [0; 16 + 512];
+    client.read_exact(&mut answer).unwrap();
+    drop(full);
+    std::fs::remove_file(pool.join("full")).unwrap();
+    daemon.configure(&disks);
+    assert!(daemon.take_over());
+    client.write_all(&request(0, 0, 512)).unwrap();
+    client.read_exact(&mut answer).unwrap();
+    assert!(daemon.end("TERM").1);
+}
+
 /// A port of the control API that another server had ended both daemons, and every connection.
 #[test]
 fn clients_go_on_without_a_control_api_that_can_not_be_opened() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
-use crate::durable::{Next, RECORD_MAX, directory_of, read_small, sync_directory_of};
+use crate::durable::{Next, RECORD_MAX, directory_of, read_small, rehearse, sync_directory_of};
 
 const HEADER: &str = "\
 # Where virtual disks lie, in bytes, or which pool of raw files they are in. Written by disktime. Virtual
@@ -199,12 +199,7 @@ impl Record {
     /// # Errors
     /// If one could not be written.
     pub(crate) fn rehearse(&self, vdisks: usize) -> Result<(), RecordError> {
-        let mut other = self.path.clone().into_os_string();
-        other.push(".take-over");
-        let other = PathBuf::from(other);
-        let text = vec![b'#'; HEADER.len() + 512 + 128 * vdisks];
-        let written = std::fs::create_dir_all(directory_of(&other));
-        let written = written.and_then(|()| Next::write(&other, &text)?.discard());
+        let written = rehearse(&self.path, HEADER.len() + 512 + 128 * vdisks);
         written.map_err(|error| RecordError::Io { path: self.path.clone(), error })
     }
 

@@ -25,11 +25,11 @@ impl Server {
         self.handing.successors.clone()
     }
 
-    /// Offers a successor all that it needs to start, and waits until it says go; meanwhile, and if
-    /// this fails, everything goes on.
+    /// Offers a successor all that it needs to start. It may take its time to [say go](Successor::says_go);
+    /// meanwhile, and if it does not, everything goes on.
     ///
     /// # Errors
-    /// If the successor does not say go.
+    /// If the successor is gone.
     pub fn offer(&self, successor: &Successor) -> io::Result<()> {
         let own =
             self.handing.socket.as_ref().ok_or_else(|| io::Error::other("no socket of its own"))?;

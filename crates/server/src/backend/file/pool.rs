@@ -450,6 +450,11 @@ impl SeenPool {
         &self.identity.id
     }
 
+    /// Whether a virtual disk of that size is listed.
+    pub(crate) fn lists(&self, name: &str, size: u64) -> bool {
+        self.identity.vdisks.get(name) == Some(&size)
+    }
+
     /// Whether these virtual disks' files are as they should be, or can be made.
     ///
     /// # Errors
