@@ -111,6 +111,9 @@ A configuration:
   class = \"guaranteed-rate\"
   rate = \"2MB/s\"          # also: cycle, admission, access";
 
+/// The most characters of a status for the service manager.
+const STATUS_MAX: usize = 500;
+
 /// The default of `DISKTIME_LOG`: warnings, and actions on a signal.
 pub const LOG: &str = "warn,disktime::serve=info,disktime::audit=info";
 
@@ -402,13 +405,13 @@ fn serve(
                         .flatten()
                         .collect::<Vec<_>>(),
                 );
-                reload(arguments, server);
+                let outcome = reload(arguments, server);
                 if let Some(Err(error)) =
                     page.and_then(|it| it.tls.as_ref()).map(|tls| tls.reload())
                 {
                     tracing::warn!(%error, "the page's certificate stays as it was");
                 }
-                notify(&[NotifyState::Ready]);
+                notify(&[NotifyState::Ready, NotifyState::Status(&outcome)]);
             }
             Some(Heard::Signal(_)) | None => return Ok(Ending::Exit(ExitCode::SUCCESS)),
             Some(Heard::Successor(successor)) if is_offered => {
@@ -543,14 +546,20 @@ fn certificate_warning(config: &Config) -> Option<String> {
     config.tls_files.as_ref()?.warning(disktime_server::clock::wall_ms())
 }
 
-/// Reads the configuration again, and says a line for each thing that came of it.
-fn reload(arguments: &Arguments, server: &mut Server) {
+/// Reads the configuration again, and says a line for each thing that came of it. Answers one line for
+/// `systemctl status`: systemd does not hear why a reload changed nothing.
+fn reload(arguments: &Arguments, server: &mut Server) -> String {
+    let nothing = |why: &dyn std::fmt::Display| {
+        tracing::warn!("nothing changed: {why}");
+        status(why)
+    };
     if arguments.config.is_none() {
-        return tracing::info!("nothing changed: there is no configuration to be read again");
+        tracing::info!("nothing changed: there is no configuration to be read again");
+        return String::new();
     }
     let config = match read(arguments) {
         Ok(config) => config,
-        Err(error) => return tracing::warn!("nothing changed: {error:#}"),
+        Err(error) => return nothing(&format!("{error:#}")),
     };
     let has_tls = config.tls_files.is_some();
     match server.reload(config) {
@@ -563,12 +572,20 @@ fn reload(arguments: &Arguments, server: &mut Server) {
                 tracing::info!("certificates were read again: new connections get them");
                 warn_of_certificates(server.config());
             }
+            String::new()
         }
-        Err(ReloadError::Structure(refused)) => {
+        Err(error) => {
+            let ReloadError::Structure(refused) = &error else { return nothing(&error) };
             refused.iter().for_each(|change| tracing::warn!("nothing changed: {change}"));
+            status(&error)
         }
-        Err(error) => tracing::warn!("nothing changed: {error}"),
     }
+}
+
+/// One line for `systemctl status`, which must be short: the whole message would be refused.
+fn status(why: &dyn std::fmt::Display) -> String {
+    let text = format!("The last reload changed nothing: {why}").replace('\n', " ");
+    text.chars().take(STATUS_MAX).collect()
 }
 
 /// The server once it serves; `None` if a signal comes first: nothing was acknowledged yet.

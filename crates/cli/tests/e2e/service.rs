@@ -83,7 +83,16 @@ fn systemd_is_told_how_the_daemon_stands() {
     words(&["kill", "-HUP", &daemon.0.id().to_string()]);
     let reloading = next(&socket);
     assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="));
-    assert_eq!(next(&socket).trim(), "READY=1");
+    assert_eq!(next(&socket).trim(), "READY=1\nSTATUS=");
+    // `systemctl reload` succeeds, and the reason for which nothing changed was in the journal alone.
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("queue_depth = 8", "queue_depth = 4")).unwrap();
+    words(&["kill", "-HUP", &daemon.0.id().to_string()]);
+    assert!(next(&socket).contains("RELOADING=1"));
+    let status =
+        "STATUS=The last reload changed nothing: disk: queue_depth 8 -> 4 can't be changed";
+    let told = next(&socket);
+    assert!(told.contains(status), "{told}");
     words(&["kill", "-TERM", &daemon.0.id().to_string()]);
     assert_eq!(next(&socket).trim(), "STOPPING=1");
     assert!(daemon.0.wait().unwrap().success());
