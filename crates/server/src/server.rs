@@ -250,7 +250,8 @@ impl Server {
             crate::check::rehearse(&config, predecessor.process())?;
         }
         // From here on this daemon is the one to serve.
-        let taken = predecessor.map(Predecessor::let_go).transpose()?;
+        let taken = predecessor.map(Predecessor::let_go).transpose();
+        let taken = taken.map_err(StartError::TakeOver)?;
         let (clients, taken) = taken.unzip();
         let doors = owning(doors, taken.as_ref());
         let takes_over = taken.is_some();

@@ -134,6 +134,11 @@ pub enum StartError {
         /// Virtual disks of the configuration.
         vdisks: usize,
     },
+    /// The running daemon that was to be taken over did not let go.
+    #[error(
+        "the running daemon was not taken over: {0}: see whether it still runs, then start this one again"
+    )]
+    TakeOver(io::Error),
     /// The system gives no thread, ring or event.
     #[error("the system refuses: {0} ({remedy})", remedy = crate::ring::remedy(.0))]
     System(io::Error),
@@ -156,7 +161,7 @@ impl StartError {
     /// Whether it is what the configuration says, or names, that can't be used; else the system fails.
     #[must_use]
     pub fn is_input(&self) -> bool {
-        !matches!(self, Self::System(_))
+        !matches!(self, Self::System(_) | Self::TakeOver(_))
     }
 
     /// The system's own error, if it refused something at a device.

@@ -307,6 +307,51 @@ fn a_successor_that_is_stopped_holds_nothing_up() {
     stopped.wait().unwrap();
 }
 
+/// A daemon that was told to end while its successor made ready was gone when that said go: the successor blamed
+/// io_uring, or served at sockets whose files were gone.
+#[test]
+fn a_successor_of_a_daemon_that_ends_meanwhile_says_so() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let state = directory.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let text = format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{DISKS}");
+    let text = text.replace("DIRECTORY", directory.path().to_str().unwrap());
+    let path = directory.path().join("disktime.toml");
+    std::fs::write(&path, text).unwrap();
+    let script = r#"
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(sys.argv[1])
+s.listen()
+print('listens', flush=True)
+for end in [b'packet = "ends"\n', None]:
+    c = s.accept()[0]
+    c.recv(65536)
+    c.send(b'done = true\n')
+    own = b'packet = "own"\npath = "%s"\n' % sys.argv[1].encode()
+    socket.send_fds(c, [own], [s.fileno()])
+    c.send(b'packet = "offered"\n')
+    if end:
+        c.recv(65536)
+        c.send(end)
+    c.close()
+"#;
+    let mut command = python(script);
+    command.arg(state.join("daemon.sock")).stdout(std::process::Stdio::piped());
+    let mut ending = command.spawn().unwrap();
+    let mut output = std::io::BufReader::new(ending.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut String::new()).unwrap();
+    for why in ["was told to end meanwhile", "Broken pipe"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        let output = finish(command.args(["serve", "--take-over", "--config"]).arg(&path));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let told = said.contains("was not taken over") && said.contains(why);
+        assert!(told && !said.contains("io_uring"), "{said}");
+    }
+    assert!(ending.wait().unwrap().success());
+}
+
 /// An image with a virtual disk, beside [`DISKS`].
 const IMAGE: &str = r#"
 [[device]]
