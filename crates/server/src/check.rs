@@ -75,13 +75,13 @@ pub fn check(config: &Config) -> Vec<StartError> {
 
 /// The error of a start that would run out of descriptors: each virtual disk of a pool has a file of its own.
 fn few_descriptors(config: &Config) -> Option<StartError> {
-    let pools = config.devices.iter().filter(|device| match &device.back_end {
+    let mut pools = config.devices.iter().filter(|device| match &device.back_end {
         BackEndKind::File(path) => path.is_dir() || (device.create && !path.exists()),
         _ => false,
     });
     let files = pools.clone().map(|device| device.vdisks.len() as u64).sum::<u64>();
     let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    let device = pools.last().filter(|_| files + OWN_DESCRIPTORS > limit)?;
+    let device = pools.next_back().filter(|_| files + OWN_DESCRIPTORS > limit)?;
     Some(StartError::few_descriptors(&device.name, config.vdisks().count()))
 }
 
