@@ -81,7 +81,7 @@ impl DaemonSocket {
 
     /// A socket that a predecessor has bound: its file is this daemon's from now on.
     pub(crate) fn handed_over(socket: OwnedFd, path: PathBuf) -> Self {
-        // Those that connect see the process that listened last.
+        // Processes that connect see the one that listened last.
         if let Err(error) = listen(&socket, BACKLOG) {
             tracing::debug!(%error, "commands take this daemon for its predecessor");
         }

@@ -389,7 +389,7 @@ fn a_successor_that_can_not_have_a_device_changes_nothing() {
     client.read_exact(&mut answer).unwrap();
     drop(image);
     daemon.configure(&disks);
-    // What the running daemon has is no reason, under whatever name, also if that took over itself.
+    // A device that the running daemon has is no reason, under whatever name, also if that daemon took over itself.
     assert!(daemon.take_over());
     daemon.configure(
         &disks

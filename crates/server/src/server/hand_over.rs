@@ -25,7 +25,7 @@ impl Server {
         self.handing.successors.clone()
     }
 
-    /// Offers a successor all that it needs to start. It may take its time to [say go](Successor::says_go);
+    /// Offers a successor all that it needs to start. The successor may take its time to [say go](Successor::says_go);
     /// meanwhile, and if it does not, everything goes on.
     ///
     /// # Errors
