@@ -90,7 +90,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// A note without code in it.
+    /// A note.
     #[must_use]
     pub fn note(text: impl Into<String>) -> Self {
         Self::Note(vec![Word::plain(text)])
@@ -100,7 +100,7 @@ impl Part {
 /// A stretch of text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// Prose.
+    /// Prose, in which names stand between backticks, as in Markdown.
     Plain(String),
     /// A name as the command line or the configuration has it.
     Code(String),
@@ -118,6 +118,14 @@ impl Word {
     pub fn code(text: impl Into<String>) -> Self {
         Self::Code(text.into())
     }
+}
+
+/// Prose in stretches: every second one stood between backticks. Texts are shared with Markdown. A
+/// backtick without another one behind it is text.
+fn stretches(text: &str) -> impl Iterator<Item = (bool, &str)> {
+    let paired = text.matches('`').count() / 2 * 2;
+    let parts = text.splitn(paired + 1, '`').enumerate();
+    parts.map(|(at, part)| (at % 2 == 1, part))
 }
 
 /// A table: a line of headings, if there are any, and rows.
@@ -205,6 +213,30 @@ mod tests {
              <details><summary>2 &#62; 1</summary>\n<div class=\"wide\"><table><tr><th>a&#38;b</th></tr>\n\
              <tr><td>&#60;x&#62;</td></tr>\n</table></div>\n</details>\n"
         );
+    }
+
+    /// Notes, headings and cells of the papers' pages showed backticks.
+    #[test]
+    fn names_between_backticks_are_code_wherever_they_stand() {
+        let table = Table::new(&["`a`"], vec![vec![Cell::Text("by `<b>`, not `c".to_owned())]]);
+        let parts = vec![Part::note("`d` and more"), Part::Table(table)];
+        let section = Section::new("Of `e`", parts);
+        let page = Page {
+            title: "T".to_owned(),
+            heading: "`f`".to_owned(),
+            lead: vec![],
+            sections: vec![section],
+        };
+        let text = page.file("t.html".to_owned()).text;
+        for shown in [
+            "<h1><code>f</code></h1>",
+            "<h2>Of <code>e</code></h2>",
+            "<p class=\"note\"><code>d</code> and more</p>",
+            "<th><code>a</code></th>",
+            "<td>by <code>&#60;b&#62;</code>, not `c</td>",
+        ] {
+            assert!(text.contains(shown), "{shown} is not in {text}");
+        }
     }
 
     #[test]
