@@ -126,6 +126,7 @@ fn profile(arguments: &Profile) -> anyhow::Result<ExitCode> {
     drop(watch);
     let mut found = found.map_err(said)?;
     leave_out(&mut found, arguments.budget);
+    doubt(&found);
     let text = serde_json::to_string_pretty(&found)? + "\n";
     if let Some(out) = out {
         out.finish(&text).context("--out")?;
@@ -190,6 +191,19 @@ fn leave_out(found: &mut Found, budget: Duration) {
             work.name()
         );
         (found.profile.prices, found.speeds) = (None, None);
+    }
+}
+
+/// Says of times that are none of a device's whose they are.
+fn doubt(found: &Found) {
+    if let Some(read) = found.answered_from_memory() {
+        eprintln!(
+            "{}: a read of 4 KiB takes {read:?}, and no device answers within {:?}: these are the times \
+             of memory, of a hole (a file that was never written) or of a cache. Fill it with data \
+             first, or profile the device that it lies on",
+            found.name,
+            Found::ANSWER_LEAST
+        );
     }
 }
 

@@ -78,6 +78,17 @@ fn found() -> Found {
     }
 }
 
+/// A file that was never written was said to read 37 GB/s, without a word.
+#[test]
+fn times_that_are_shorter_than_any_devices_are_of_memory() {
+    let read = |each| run(Profiler::new(options()).unwrap(), each).0.finish().unwrap();
+    let of_memory = |nanos| read(Duration::from_nanos(nanos)).answered_from_memory();
+    let memory = of_memory(1_000).expect("it is no device's");
+    assert!(memory.as_nanos().abs_diff(1_000) < 50, "{memory:?}");
+    assert!(of_memory(3_900).is_some());
+    assert_eq!([4_100, 8_000_000].map(of_memory), [None; 2]);
+}
+
 #[test]
 fn a_file_is_read_as_it_was_written() {
     let text = toml::to_string(&found()).unwrap();

@@ -60,6 +60,17 @@ fn a_virtual_disk_is_profiled() {
     assert!(said.contains("prices, alone at the best depth") && said.contains("random write"));
 }
 
+/// Its profile said 37 GB/s, and nothing else.
+#[test]
+fn a_file_that_was_never_written_is_no_device() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("holes");
+    std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+    let output = finish(&mut profile(&[path.to_str().unwrap(), "--budget", "3s"]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("these are the times of memory"), "{said}");
+}
+
 #[test]
 fn a_device_that_cannot_be_profiled_is_refused() {
     let directory = tempfile::tempdir().unwrap();
