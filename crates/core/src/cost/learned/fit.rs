@@ -197,6 +197,35 @@ mod tests {
         }
     }
 
+    /// Spans that two costs explain exactly: these are found, whatever they are and however mixes vary.
+    #[test]
+    fn costs_that_explain_every_span_are_found() {
+        let mut random = 11_u64;
+        let mut next = |bound: i128| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            i128::from(random >> 33) % bound
+        };
+        for case in 0..500 {
+            // Hundredths of the list.
+            let truth = [1 + next(1_000), 1 + next(1_000)];
+            let mut fit = Fit::new([ONE; KINDS]);
+            for _ in 0..200 {
+                let (sum, part) = (SPAN + next(7 * SPAN), next(1_001));
+                let listed = [sum * part / 1_000, sum * (1_000 - part) / 1_000];
+                let mut reckoned = [0; KINDS];
+                (0..2).for_each(|kind| reckoned[kind] = listed[kind] * fit.factors[kind] / ONE);
+                let took = (listed[0] * truth[0] + listed[1] * truth[1]) / 100;
+                let sum = reckoned.iter().sum::<i128>();
+                fit.forget((8_000_000_000 - sum).max(0));
+                fit.add(&reckoned, sum, (took - sum) * ONE / sum);
+            }
+            for (factor, truth) in fit.factors.into_iter().zip(truth) {
+                let off = (factor * 100 - truth * ONE).abs();
+                assert!(off * 20 < truth * ONE, "case {case}: {factor} for {truth} hundredths");
+            }
+        }
+    }
+
     /// Nothing says which of the kinds has the high cost.
     #[test]
     fn kinds_in_ever_the_same_proportion_explain_their_sum() {

@@ -327,6 +327,74 @@ mod tests {
         }
     }
 
+    /// A cache that drops what was used longest ago, as it is.
+    #[derive(Default)]
+    struct Cache {
+        blocks: usize,
+        uses: u64,
+        used: BTreeMap<u64, u64>,
+    }
+
+    impl Cache {
+        fn hits(&mut self, block: u64) -> bool {
+            self.uses += 1;
+            let before = self.used.insert(block, self.uses);
+            if self.used.len() > self.blocks {
+                let (oldest, _) = self.used.iter().min_by_key(|(_, at)| **at).expect("blocks");
+                let oldest = *oldest;
+                self.used.remove(&oldest);
+            }
+            before.is_some()
+        }
+    }
+
+    /// Against a cache of the same size in which the stream is alone, for streams of every size and rate:
+    /// uniform, skewed, and with a third of blocks that never come again.
+    #[test]
+    fn what_would_hit_alone_is_what_a_simulated_cache_shows() {
+        let mut random = 42_u64;
+        let mut next = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        let mut known = 0;
+        for case in 0..60 {
+            let blocks = usize::try_from(10 + next(100)).expect("few");
+            let cache = || Cache { blocks, ..Cache::default() };
+            let (mut together, mut alone) = (cache(), [cache(), cache()]);
+            let shapes = [0; 2].map(|_| [next(3), 1 + next(200), 1 + next(5)]);
+            let (mut reuse, mut seen) = (Reuse::default(), [[0_u32; 2]; 2]);
+            for at in 0..12_000 {
+                let stream = usize::from(next(shapes[0][2] + shapes[1][2]) >= shapes[0][2]);
+                let [kind, size, _] = shapes[stream];
+                let block = match kind {
+                    0 => next(size),
+                    1 => next(size).min(next(size)),
+                    _ if next(3) == 0 => 10_000 + at,
+                    _ => next(size),
+                };
+                let hit = together.hits(block + ((stream as u64) << 32));
+                let tier = if hit { Tier::Fast } else { Tier::Slow };
+                see(&mut reuse, u32::try_from(stream).expect("two"), block, tier);
+                let hit = alone[stream].hits(block);
+                if at >= 4_000 {
+                    seen[stream][usize::from(hit)] += 1;
+                }
+            }
+            for (stream, [misses, hits]) in (0..).zip(seen) {
+                let Some(found) = reuse.hits_alone(StreamId(stream)) else { continue };
+                let (found, truth) = (found * 100 / ONE, hits * 100 / (hits + misses).max(1));
+                let off = found.abs_diff(truth.into());
+                assert!(
+                    off <= 12,
+                    "case {case}, {blocks} blocks, {shapes:?}: {found} for {truth} %"
+                );
+                known += 1;
+            }
+        }
+        assert!(known > 60, "{known} of 120 streams");
+    }
+
     #[test]
     fn hits_that_no_span_explains_say_nothing() {
         let mut reuse = Reuse::default();

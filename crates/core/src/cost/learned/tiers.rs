@@ -307,6 +307,37 @@ mod tests {
         }
     }
 
+    /// By the formula of the page on learned costs, as one fraction: few pieces, so that none is forgotten.
+    #[test]
+    fn costs_are_those_of_the_formula() {
+        let mut random = 7_u64;
+        let mut next = |bound: i128| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            i128::from(random >> 33) % bound
+        };
+        for case in 0..2_000 {
+            let mut stream = OnTiers::default();
+            let kinds = usize::try_from(1 + next(KINDS as i128)).expect("few");
+            let (mut took, mut listed) = ([[0; KINDS]; 2], [0; KINDS]);
+            for _ in 0..200 {
+                let kind = usize::try_from(next(kinds as i128)).expect("few");
+                let tier = if next(3) == 0 { Tier::Slow } else { Tier::Fast };
+                let piece = Served { listed: 1 + next(MS), ..served(tier, next(4 * MS)) };
+                stream.seen(kind, piece, Some(true));
+                took[tier as usize][kind] += piece.took;
+                listed[kind] += piece.listed;
+            }
+            let longer = |kind: usize| took[0][kind].max(took[1][kind]);
+            let busier = took.iter().map(|kinds| kinds.iter().sum::<i128>()).max().unwrap_or(0);
+            let all = (0..KINDS).map(longer).sum::<i128>().max(1);
+            for kind in (0..KINDS).filter(|kind| listed[*kind] > 0) {
+                let truth = MS * longer(kind) * busier / (listed[kind] * all);
+                let found = stream.cost(kind, MS, None).expect("it was seen");
+                assert!(found.abs_diff(truth) <= 1, "case {case}, {kind}: {found} for {truth} ns");
+            }
+        }
+    }
+
     #[test]
     fn kinds_on_different_tiers_cost_together_what_the_busier_takes() {
         let mut stream = OnTiers::default();
