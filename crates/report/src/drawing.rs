@@ -56,7 +56,7 @@ fn draw(panel: &Panel, root: &Area<'_>) -> Drawn {
         .margin_bottom(4)
         .margin_top(6)
         .x_label_area_size(44)
-        .y_label_area_size(62)
+        .y_label_area_size(label_area(&y))
         .build_cartesian_2d(x.clone(), y.clone())?;
     chart
         .configure_mesh()
@@ -90,6 +90,12 @@ fn right_margin(x: &Ticks) -> u32 {
     let letters = x.at.last().map_or(0, |at| x.format_ext(at).len());
     // As wide as the letters of any usual font of this size; four of them fit into the least.
     u32::try_from(letters).map_or(18, |letters| if letters > 4 { 5 * letters } else { 18 })
+}
+
+/// Pixels left of the chart: room for the axis's name and its longest label.
+fn label_area(y: &Ticks) -> u32 {
+    let letters = y.at.iter().map(|at| y.format_ext(at).len()).max().unwrap_or(0);
+    62 + 8 * u32::try_from(letters.saturating_sub(5)).unwrap_or(0)
 }
 
 fn lines(panel: &Panel, chart: &mut Chart<'_, '_>) -> Drawn {
@@ -324,6 +330,29 @@ mod tests {
             let at: f64 = tag.and_then(|tag| tag.split('"').next()).unwrap().parse().unwrap();
             let half = end.to_string().len() as f64 * 8.5 / 2.0;
             assert!(at + half <= f64::from(SIZE.0), "{end} at {at}");
+        }
+    }
+
+    /// Labels of six figures or more lay on the name of their axis.
+    #[test]
+    fn labels_lie_beside_the_name_of_their_axis() {
+        for decades in 1..=9_u32 {
+            let end = 10_f64.powf(f64::from(decades));
+            let panel = Panel {
+                title: "rates".to_owned(),
+                marks: Marks::Lines,
+                x: Axis::linear("place"),
+                y: Axis::log("requests per second"),
+                series: vec![Series::new("a", [(0.0, 1.0), (1.0, end)])],
+                level: None,
+            };
+            let drawn = svg(&panel);
+            let label = format!("\n{end}\n");
+            let tag =
+                drawn.split(&label).next().and_then(|before| before.rsplit("<text x=\"").next());
+            let right: f64 = tag.and_then(|tag| tag.split('"').next()).unwrap().parse().unwrap();
+            let left = right - end.to_string().len() as f64 * 7.0;
+            assert!(left > 18.0, "{end} begins at {left}");
         }
     }
 }

@@ -220,7 +220,7 @@ mod tests {
     fn names_between_backticks_are_code_wherever_they_stand() {
         let table = Table::new(&["`a`"], vec![vec![Cell::Text("by `<b>`, not `c".to_owned())]]);
         let parts = vec![Part::note("`d` and more"), Part::Table(table)];
-        let section = Section::new("Of `e`", parts);
+        let section = Section::new("Part `e`", parts);
         let page = Page {
             title: "T".to_owned(),
             heading: "`f`".to_owned(),
@@ -230,7 +230,7 @@ mod tests {
         let text = page.file("t.html".to_owned()).text;
         for shown in [
             "<h1><code>f</code></h1>",
-            "<h2>Of <code>e</code></h2>",
+            "<h2>Part <code>e</code></h2>",
             "<p class=\"note\"><code>d</code> and more</p>",
             "<th><code>a</code></th>",
             "<td>by <code>&#60;b&#62;</code>, not `c</td>",
