@@ -43,6 +43,7 @@ pub fn page(paper: &Paper, reports: &[&Report], provenance: &Provenance) -> File
     let missed: Vec<_> =
         reports.iter().filter(|report| !report.pass()).map(|report| report.id).collect();
     let verdict = match &missed[..] {
+        [] if reports.len() == 1 => "All checks of one figure hold.".to_owned(),
         [] => format!("All checks of {} figures hold.", reports.len()),
         ids => format!("Checks missed in {}.", ids.join(", ")),
     };
