@@ -57,7 +57,7 @@ const EIO: i32 = -libc::EIO;
 const LOOK_AT_MAX: usize = 1 << 16;
 /// Half of the first pause after a write of the map that failed, and the longest.
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
-/// After so many failures, about a second, writes wait no longer.
+/// After so many failures, some .6 s, writes wait no longer.
 const TRIES: u32 = 7;
 
 /// An operation on an extent.
@@ -452,7 +452,7 @@ impl Tiers {
             extent,
             error = %std::io::Error::from_raw_os_error(-error),
             "the map of the tiers can't be written: it is tried again; until then nothing is moved, \
-             and writes to this extent wait, after a second fail"
+             and writes to this extent wait, after .6 s fail"
         );
         self.unsure = Some(Unsure { extent, slot, moved, tries: 0 });
         self.unsettled(io);

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::backend::OneFile;
 use crate::buffers::Pool;
@@ -20,6 +22,27 @@ fn tiers(directory: &Path) -> Tiers {
     Tiers { fast_durable: false, ..Tiers::new(fast, slow, map, Some(0)) }
 }
 
+/// Tiers, and what their shard lends them.
+struct Rig {
+    ring: Ring,
+    pool: Pool,
+    tiers: Tiers,
+    _directory: TempDir,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let pool = Pool::for_files();
+        let ring = Ring::new(pool.arena()).unwrap();
+        Self { ring, pool, tiers: tiers(directory.path()), _directory: directory }
+    }
+
+    fn parts(&mut self) -> (&mut Tiers, Io<'_>) {
+        (&mut self.tiers, Io { ring: &mut self.ring, pool: &mut self.pool })
+    }
+}
+
 /// The name of the operation under way that is so.
 fn under(tiers: &Tiers, so: fn(&Under) -> bool) -> u32 {
     let (key, _) = tiers.under.iter().find(|(_, under)| so(under)).expect("it is under way");
@@ -31,20 +54,17 @@ fn under(tiers: &Tiers, so: fn(&Under) -> bool) -> u32 {
 #[test]
 fn an_entry_counts_only_if_its_sync_was_told_everything() {
     for (client, counts) in [(0, true), (EIO, false)] {
-        let directory = tempfile::tempdir().unwrap();
-        let mut tiers = tiers(directory.path());
-        let mut pool = Pool::for_files();
-        let mut ring = Ring::new(pool.arena()).unwrap();
-        let io = &mut Io { ring: &mut ring, pool: &mut pool };
+        let mut rig = Rig::new();
+        let (tiers, io) = &mut rig.parts();
         let slot = tiers.map.take().unwrap();
         tiers.migration = Some(Migration::new(2, slot, Tier::Fast));
         tiers.note(io);
-        let entry = under(&tiers, |it| matches!(it, Under::Entry(_)));
+        let entry = under(tiers, |it| matches!(it, Under::Entry(_)));
         tiers.heard(entry, (Keep::Nothing, i32::try_from(ALIGN).unwrap()), io);
         tiers.sync(7, 0, io);
-        let flush = under(&tiers, |it| matches!(it, Under::Sync(_)));
+        let flush = under(tiers, |it| matches!(it, Under::Sync(_)));
         tiers.heard(flush, (Keep::Nothing, client), io);
-        let synced = under(&tiers, |it| matches!(it, Under::EntrySync(_)));
+        let synced = under(tiers, |it| matches!(it, Under::EntrySync(_)));
         tiers.heard(synced, (Keep::Nothing, 0), io);
         assert_eq!(tiers.map.slot(2).is_some(), counts, "{client}");
         assert_eq!(tiers.unsure.is_none(), counts, "{client}");
@@ -56,11 +76,8 @@ fn an_entry_counts_only_if_its_sync_was_told_everything() {
 /// nobody reads any more.
 #[test]
 fn the_last_piece_waits_for_writes_that_are_under_way() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut tiers = tiers(directory.path());
-    let mut pool = Pool::for_files();
-    let mut ring = Ring::new(pool.arena()).unwrap();
-    let io = &mut Io { ring: &mut ring, pool: &mut pool };
+    let mut rig = Rig::new();
+    let (tiers, io) = &mut rig.parts();
     let slot = tiers.map.take().unwrap();
     tiers.migration = Some(Migration::new(2, slot, Tier::Fast));
     let data = (io.pool.take(ALIGN), 0..ALIGN);
@@ -68,20 +85,17 @@ fn the_last_piece_waits_for_writes_that_are_under_way() {
     assert_eq!(tiers.cache(3, 1, 2 * EXTENT..3 * EXTENT, io), 0, "a client's is no piece");
     tiers.cache(2, 0, 2 * EXTENT..3 * EXTENT, io);
     let phase = |tiers: &Tiers| tiers.migration.as_ref().expect("it is under way").phase.clone();
-    assert_eq!(phase(&tiers), Phase::Ready);
-    let write = under(&tiers, |it| matches!(it, Under::Extent { .. }));
+    assert_eq!(phase(tiers), Phase::Ready);
+    let write = under(tiers, |it| matches!(it, Under::Extent { .. }));
     tiers.heard(write, (Keep::Nothing, i32::try_from(ALIGN).unwrap()), io);
-    assert_eq!(phase(&tiers), Phase::Reading(2 * EXTENT..3 * EXTENT));
+    assert_eq!(phase(tiers), Phase::Reading(2 * EXTENT..3 * EXTENT));
 }
 
 /// The device may have lost the copy with the data of a write that failed, and tells that once.
 #[test]
 fn an_error_of_a_change_puts_the_copy_in_doubt() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut tiers = tiers(directory.path());
-    let mut pool = Pool::for_files();
-    let mut ring = Ring::new(pool.arena()).unwrap();
-    let io = &mut Io { ring: &mut ring, pool: &mut pool };
+    let mut rig = Rig::new();
+    let (tiers, io) = &mut rig.parts();
     let written = i32::try_from(ALIGN).unwrap();
     let results = [(false, EIO), (true, -libc::ENOSPC), (true, written), (true, EIO)];
     for (job, (writes, result)) in (0..).zip(results) {
@@ -91,7 +105,7 @@ fn an_error_of_a_change_puts_the_copy_in_doubt() {
         } else {
             tiers.read(name, 0, data, io);
         }
-        let asked = under(&tiers, |it| matches!(it, Under::Extent { .. }));
+        let asked = under(tiers, |it| matches!(it, Under::Extent { .. }));
         tiers.heard(asked, (Keep::Nothing, result), io);
         assert_eq!(tiers.syncs.clients, (writes, result) == (true, EIO), "{writes}, {result}");
     }
@@ -100,11 +114,8 @@ fn an_error_of_a_change_puts_the_copy_in_doubt() {
 /// A copy that came into doubt while it was made durable is made again, not entered.
 #[test]
 fn a_copy_in_doubt_is_not_entered() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut tiers = tiers(directory.path());
-    let mut pool = Pool::for_files();
-    let mut ring = Ring::new(pool.arena()).unwrap();
-    let io = &mut Io { ring: &mut ring, pool: &mut pool };
+    let mut rig = Rig::new();
+    let (tiers, io) = &mut rig.parts();
     let all = 2 * EXTENT..3 * EXTENT;
     let slot = tiers.map.take().unwrap();
     let mut migration = Migration::new(2, slot, Tier::Fast);
@@ -116,4 +127,11 @@ fn a_copy_in_doubt_is_not_entered() {
     tiers.stepped(Keep::Nothing, 0, io);
     let phase = tiers.migration.as_ref().map(|it| it.phase.clone());
     assert_eq!(phase, Some(Phase::Reading(all)));
+}
+
+/// The log and the page said a second.
+#[test]
+fn writes_wait_for_six_tenths_of_a_second_for_an_entry() {
+    let pause = |tries| Unsure { extent: 0, slot: 0, moved: None, tries }.pause();
+    assert_eq!((1..TRIES).map(pause).sum::<Duration>(), Duration::from_millis(630));
 }
