@@ -79,7 +79,7 @@ pub struct Misfit {
 impl Found {
     /// By how much writes are assumed to settle longer than reads where that was not measured.
     /// Measured disks have 0.07 to 0.5 ms, and data sheets up to 1 ms; electronics up to 0.8 ms more
-    /// (MODELS.md, presets).
+    /// (`docs/devices.md`).
     pub const WRITE_SETTLE_ALLOWANCE: Duration = Duration::from_micros(1500);
 
     /// No device answers a read sooner: the fastest flash drives take 8 us through the system. Holes

@@ -1,5 +1,5 @@
 //! Relative links in Markdown lead to files that exist, and a `#heading` of a Markdown file to a heading
-//! there. Links into the web are not followed.
+//! there. Links into the web are not followed. Commands name test binaries that exist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,10 +7,11 @@ use std::path::Path;
 use crate::finding::{Finding, Report};
 use crate::workspace::{TextFile, Workspace};
 
-/// Finds links of every `.md` file whose target is missing.
+/// Finds links of every `.md` file whose target is missing, and commands whose test is.
 pub(crate) fn run(workspace: &Workspace) -> Report {
     let is_markdown = |file: &&TextFile| file.path.ends_with(".md");
-    let broken = |file| broken_links(workspace, file);
+    let broken =
+        |file| broken_links(workspace, file).into_iter().chain(missing_tests(workspace, file));
     workspace.texts.iter().filter(is_markdown).flat_map(broken).collect::<Vec<_>>().into()
 }
 
@@ -26,6 +27,26 @@ fn broken_links(workspace: &Workspace, file: &TextFile) -> Vec<Finding> {
         .filter(|(_, target)| !leads(target))
         .map(|(line, target)| Finding::at(&file.path, line, format!("link to nowhere: {target}")))
         .collect()
+}
+
+/// Commands like `cargo nextest run -p disktime-sim --test late` without that test.
+fn missing_tests(workspace: &Workspace, file: &TextFile) -> Vec<Finding> {
+    let lines = file.text.lines().zip(1..);
+    let commands = lines.flat_map(|(text, line)| text.split('`').map(move |code| (line, code)));
+    let missing = commands.filter_map(|(line, code)| {
+        let words: Vec<&str> = code.split_whitespace().collect();
+        let after = |option| words.windows(2).filter(move |pair| pair[0] == option).map(|it| it[1]);
+        let test = after("--test").next()?;
+        let is_there = |package: &str| {
+            let folder = package.strip_prefix("disktime-").unwrap_or("cli");
+            let tests = workspace.root.join("crates").join(folder).join("tests");
+            tests.join(format!("{test}.rs")).exists() || tests.join(test).join("main.rs").exists()
+        };
+        let packages = || after("-p");
+        let gone = packages().next().is_some() && !packages().any(is_there);
+        gone.then(|| Finding::at(&file.path, line, format!("no such test: {}", code.trim())))
+    });
+    missing.collect()
 }
 
 /// Lines with their numbers, without fenced blocks and without `code` spans.
@@ -107,7 +128,7 @@ fn prose_headings(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::failures;
+    use crate::fixture::{failures, manifest};
 
     #[test]
     fn links_to_nowhere_are_found_from_where_they_stand() {
@@ -127,6 +148,26 @@ mod tests {
         let files = [("docs/a.md", a), ("docs/b.md", b), ("include/c.h", "")];
         let expected =
             ["docs/a.md:7: link to nowhere: #code", "docs/b.md:1: link to nowhere: ./a.md#same-2"];
+        assert_eq!(failures(run, &files), expected);
+    }
+
+    /// A page told to repeat its table with a test of another crate.
+    #[test]
+    fn commands_of_tests_that_are_not_there_are_found() {
+        let text = "`cargo nextest run -p disktime-sim --test late` and `--test gone`\n\n\
+                    cargo test -p disktime -p disktime-nbd --test e2e -- --nocapture\n\
+                    (`cargo nextest run -p disktime-papers --test late --no-capture`)\n";
+        let crates = ["cli", "papers", "sim"].map(|name| (name, manifest(name, "")));
+        let paths = crates.each_ref().map(|(name, _)| {
+            [format!("crates/{name}/Cargo.toml"), format!("crates/{name}/src/lib.rs")]
+        });
+        let mut files = vec![("a.md", text), ("crates/sim/tests/late.rs", "")];
+        files.push(("crates/cli/tests/e2e/main.rs", "fn main() {}"));
+        for ((_, manifest), [path, lib]) in crates.iter().zip(&paths) {
+            files.extend([(path.as_str(), manifest.as_str()), (lib.as_str(), "")]);
+        }
+        let command = "cargo nextest run -p disktime-papers --test late --no-capture";
+        let expected = [format!("a.md:4: no such test: {command}")];
         assert_eq!(failures(run, &files), expected);
     }
 
