@@ -99,7 +99,8 @@ struct Learned {
     reuse: Reuse,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
-    /// The mean cost of a piece of each kind over the last ones of all streams, in ns.
+    /// The mean cost of a piece of each kind over the last ones of all streams, in parts of a [`MEAN`]th
+    /// of a ns: a step of the mean is smaller than a ns.
     mean: [u64; KINDS],
     /// Spans so far.
     spans: u32,
@@ -181,11 +182,10 @@ impl Learner for Learned {
         let by_tier = by_tier.map(|cost| u64::try_from(cost).unwrap_or(u64::MAX));
         let cost = by_tier.unwrap_or_else(|| by_factor(listed, factor));
         let mean = &mut self.mean[kind];
-        let step = cost.abs_diff(*mean) / MEAN;
+        let last = cost.min(u64::MAX / MEAN);
         *mean = match *mean {
-            0 => cost,
-            before if before < cost => before + step,
-            before => before - step,
+            0 => last * MEAN,
+            before => before - before / MEAN + last,
         };
         [cost.max(1), listed].map(Duration::from_nanos)
     }
@@ -274,7 +274,8 @@ impl Learner for Learned {
     }
 
     fn costs(&self) -> Costs {
-        let [sequential, random] = [0, 1].map(|kind| Duration::from_nanos(self.mean[kind].max(1)));
+        let mean = |kind: usize| Duration::from_nanos((self.mean[kind] / MEAN).max(1));
+        let [sequential, random] = [0, 1].map(mean);
         Costs { sequential, random, observations: self.spans }
     }
 

@@ -411,3 +411,19 @@ fn a_noisy_cost_stands_still_and_is_learned_anew_at_once_when_it_triples() {
     let spans = (1..100).find(|_| span(3_000) >= 270);
     assert!(spans.is_some_and(|spans| spans <= 2), "{spans:?} spans");
 }
+
+/// A mean of whole nanoseconds stopped when it was within 255 of them: a price of 2 us was told as 2.25.
+#[test]
+fn a_mean_cost_comes_to_what_pieces_cost() {
+    let mut model = model();
+    // By the list: what a piece costs falls from a guess of 116 us to 300 ns.
+    let first = model.estimate(&read(0));
+    assert_eq!(model.costs().random, first);
+    let price = Duration::from_nanos(300);
+    model.anchor(&PriceList { random_read: Price { each: price, ..Price::default() }, ..flat(1) });
+    (0..5_000).for_each(|_| _ = model.estimate(&read(0)));
+    assert_eq!(model.costs().random, price);
+    model.anchor(&PriceList { random_read: Price { each: first, ..Price::default() }, ..flat(1) });
+    (0..5_000).for_each(|_| _ = model.estimate(&read(0)));
+    assert_eq!(model.costs().random, first);
+}
