@@ -168,6 +168,7 @@ impl Scheduling {
             cost,
             nominal_iops: self.nominal_iops,
             feedback: self.feedback,
+            flushes: true,
             ..Config::default()
         }
     }
@@ -469,7 +470,8 @@ mod tests {
     #[test]
     fn a_scheduling_without_keys_is_the_engines_default() {
         let usual = Scheduling::new(Config::default().policy.name, Config::default().cost_model);
-        assert_eq!(usual.engine(Limits::default(), CostParameters::default()), Config::default());
+        let flushing = Config { flushes: true, ..Config::default() };
+        assert_eq!(usual.engine(Limits::default(), CostParameters::default()), flushing);
         assert_eq!(usual.changes().count(), 0);
     }
 }

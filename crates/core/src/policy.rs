@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 
 use crate::cost::{Costs, Seen, Trust};
 use crate::types::ids::{RequestId, StreamId};
-use crate::types::request::Request;
+use crate::types::request::{Kind, Request};
 use crate::types::time::{Duration, Instant};
 use view::{StreamView, Streams};
 
@@ -40,6 +40,9 @@ pub enum Pick {
         /// Until when.
         until: Instant,
     },
+    /// The device's write cache is flushed, at the charge of that stream, which may have nothing queued. Only if
+    /// [`crate::Config::flushes`].
+    Flush(StreamId),
     /// Nobody is ready.
     Nothing,
 }
@@ -49,6 +52,8 @@ pub enum Pick {
 pub struct PieceDone {
     /// The request that it belonged to; that request may be over by now.
     pub request: RequestId,
+    /// The operation.
+    pub kind: Kind,
     /// The debit at dispatch.
     pub estimate: Duration,
     /// Its charge: exact at depth 1, and in slices of a stream that has the device to itself;
@@ -128,8 +133,8 @@ pub struct Owner {
 
 /// A policy that gives slices, into which others' pieces may come, too.
 pub trait Slices: Policy {
-    /// How far costs can be trusted. Told once.
-    fn has_costs(&mut self, trust: Trust);
+    /// How far costs can be trusted, and whether the device may be flushed. Told once.
+    fn begins(&mut self, trust: Trust, flushes: bool);
     /// The device tells which of its tiers serves a piece: costs are learned among other streams' pieces, and
     /// streams on different tiers take nothing from each other.
     fn has_tiers(&mut self);

@@ -352,7 +352,7 @@ impl Policy for Owned {
 }
 
 impl Slices for Owned {
-    fn has_costs(&mut self, _trust: Trust) {}
+    fn begins(&mut self, _trust: Trust, _flushes: bool) {}
 
     fn has_tiers(&mut self) {}
 

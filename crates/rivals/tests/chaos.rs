@@ -129,6 +129,8 @@ struct Tenant {
     spec: StreamSpec,
     queue: VecDeque<u32>,
     out: u32,
+    /// Something that it wrote came back since its last flush.
+    wrote: bool,
     /// Arrived, refused, completed, failed, cancelled.
     counts: [u64; 5],
 }
@@ -147,7 +149,7 @@ struct World {
 
 impl World {
     fn new(entry: &'static PolicyEntry) -> Self {
-        let config = Config { policy: entry, limits: LIMITS, ..Config::default() };
+        let config = Config { policy: entry, limits: LIMITS, flushes: true, ..Config::default() };
         let mut world = Self {
             reorders: entry.reorders,
             holds: entry.holds,
@@ -258,8 +260,15 @@ impl World {
         }
         let piece = self.at_device.swap_remove(which % self.at_device.len());
         let over = self.engine.handle_completion(at(told), piece.piece, outcome);
+        let tenant = self.tenants.get_mut(&piece.stream.0).expect("streams outlive pieces");
+        if piece.request == RequestId::FLUSH {
+            tenant.out -= 1;
+            assert_eq!(over, None, "nobody waits for it");
+            return;
+        }
         let id = piece.request.0;
         let known = self.requests.get_mut(&id).expect("a piece's request lives");
+        tenant.wrote |= matches!(known.request.kind, Kind::Write | Kind::Zeroes);
         known.out -= 1;
         known.outcome = known.outcome.max(outcome);
         let stream = known.request.stream;
@@ -371,12 +380,13 @@ impl World {
                 self.fits(&[(stream.0, spec.contract)], spec.parent, self.headroom)
             }
             Step::Remove(id) => {
-                known(*id)?;
+                let flushes = known(*id)?.out > 0;
                 let of = |known: &&Known| known.request.stream.0 == *id;
                 let live = u32::try_from(self.requests.values().filter(of).count());
                 let (stream, live) = (StreamId(*id), live.expect("at most 40"));
                 let is_parent = self.tenants.values().any(|it| it.spec.parent == Some(stream));
                 match live {
+                    0 if flushes => Err(StreamError::Busy { live: 1 }.of(stream)),
                     0 if is_parent => Err(StreamError::HasChildren.of(stream)),
                     0 => Ok(()),
                     _ => Err(StreamError::Busy { live }.of(stream)),
@@ -437,7 +447,8 @@ impl World {
     fn make(&mut self, step: &Step) {
         match step {
             Step::Add { stream, spec } => {
-                let tenant = Tenant { spec: *spec, queue: VecDeque::new(), out: 0, counts: [0; 5] };
+                let (queue, out, wrote, counts) = (VecDeque::new(), 0, false, [0; 5]);
+                let tenant = Tenant { spec: *spec, queue, out, wrote, counts };
                 self.tenants.insert(*stream, tenant);
             }
             Step::Remove(stream) => drop(self.tenants.remove(stream)),
@@ -459,10 +470,19 @@ impl World {
     /// the policy reorders.
     fn pump(&mut self, told: u64) {
         while let Some(dispatch) = self.engine.poll_dispatch(at(told)) {
-            let Dispatch { request, offset, bytes, .. } = dispatch;
+            let Dispatch { stream, request, offset, bytes, .. } = dispatch;
             assert!(self.at_device.len() < self.depth as usize, "the depth holds");
+            if request == RequestId::FLUSH {
+                let tenant = self.tenants.get_mut(&stream.0).expect("a stream");
+                assert!(std::mem::take(&mut tenant.wrote), "it has something to flush");
+                assert_eq!((self.depth, offset, bytes), (1, 0, 0), "one at a time");
+                tenant.out += 1;
+                self.at_device.push(dispatch);
+                continue;
+            }
             let known = self.requests.get_mut(&request.0).expect("a dispatched request lives");
-            let tenant = self.tenants.get_mut(&known.request.stream.0).expect("a stream");
+            assert_eq!(known.request.stream, stream);
+            let tenant = self.tenants.get_mut(&stream.0).expect("a stream");
             if self.reorders {
                 assert!(tenant.queue.contains(&request.0), "only what waits goes out");
             } else {
@@ -518,7 +538,7 @@ impl World {
     /// After the faults a healthy phase: everything that was taken ends, and nothing is left over.
     fn drain(&mut self) {
         for _ in 0..100_000 {
-            if self.requests.is_empty() {
+            if self.requests.is_empty() && self.at_device.is_empty() {
                 break;
             }
             if self.at_device.is_empty() {

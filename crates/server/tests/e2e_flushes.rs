@@ -19,9 +19,13 @@ mod shards;
 const MIB: u64 = 1 << 20;
 
 fn config(directory: &Path, socket: &str, back_end: &str) -> Config {
+    with_keys("queue_depth = 8", directory, socket, back_end)
+}
+
+fn with_keys(keys: &str, directory: &Path, socket: &str, back_end: &str) -> Config {
     let text = format!(
         "[server]\nnbd = [\"unix:DIRECTORY/{socket}\"]\nstate = \"DIRECTORY/{socket}.state\"\n\
-         [[device]]\nname = \"d\"\nback_end = \"{back_end}\"\nqueue_depth = 8\n\
+         [[device]]\nname = \"d\"\nback_end = \"{back_end}\"\n{keys}\n\
          [[vdisk]]\nname = \"a\"\ndevice = \"d\"\nsize = \"1MiB\"\n\
          [[vdisk]]\nname = \"b\"\ndevice = \"d\"\nsize = \"1MiB\"\n"
     );
@@ -46,7 +50,12 @@ impl Fixture {
 
     /// On a disk whose flushes can be made to fail.
     fn on(directory: &TempDir, disk: &Volatile) -> Self {
-        let (config, disk) = (config(directory.path(), "upper.sock", "memory"), disk.clone());
+        Self::with_keys("queue_depth = 8", directory, disk)
+    }
+
+    fn with_keys(keys: &str, directory: &TempDir, disk: &Volatile) -> Self {
+        let config = with_keys(keys, directory.path(), "upper.sock", "memory");
+        let disk = disk.clone();
         let wrap: Wrap = Arc::new(move |_, _| Box::new(disk.back_end()));
         Self::new(Server::start_wrapped(config, &wrap).unwrap())
     }
@@ -90,6 +99,30 @@ fn a_failed_flush_reaches_all_clients_with_data_at_stake_once() {
     fixture.write(1);
     disk.fail_flushes(1);
     assert_eq!(fixture.told(), [0, 1]);
+    assert_eq!(fixture.told(), [0; 0]);
+}
+
+/// One request at a time the engine flushes by itself, between the slices of one that writes and one that reads.
+#[test]
+fn a_failed_flush_that_no_client_asked_for_is_told_to_those_with_data_at_stake() {
+    let (directory, disk) = (TempDir::new().unwrap(), Volatile::new(&[MIB, MIB]));
+    // So slow that both always have a request there.
+    let keys = "queue_depth = 1\nemulate = \"deskstar-34gxp\"";
+    let mut fixture = Fixture::with_keys(keys, &directory, &disk);
+    fixture.write(2);
+    disk.fail_flushes(1);
+    let (readers, writers) = fixture.clients.split_at_mut(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while disk.seen().flushes == 0 {
+                readers[0].read(0, &mut [0; 4096]).unwrap();
+            }
+        });
+        while disk.seen().flushes == 0 {
+            writers[0].write(0, &[1; 5000], false).unwrap();
+        }
+    });
+    assert_eq!(fixture.told(), [2, 3]);
     assert_eq!(fixture.told(), [0; 0]);
 }
 

@@ -149,14 +149,16 @@ impl Tap {
         self.requests[id] = self.arrived;
     }
 
-    pub(crate) fn dispatched(&mut self, now: Instant, request: &Request, piece: &Dispatch) {
+    pub(crate) fn dispatched(&mut self, now: Instant, what: Kind, piece: &Dispatch) {
+        // A flush of the engine's own is of no request.
+        let request = self.requests.get(piece.request.0 as usize).copied().unwrap_or(0);
         self.sent += 1;
         self.dispatches += 1;
         self.decisions.add_all([
             now.as_nanos(),
-            u64::from(request.stream.0),
-            self.requests[request.id.0 as usize],
-            kind(request.kind),
+            u64::from(piece.stream.0),
+            request,
+            kind(what),
             piece.offset,
             piece.bytes,
             u64::from(piece.flush),
@@ -386,36 +388,38 @@ mod tests {
         };
         let piece = Dispatch {
             piece: PieceId { slot: 0, generation: 0 },
+            stream: StreamId(0),
             request: RequestId(0),
             offset: 0,
             bytes: 4096,
             flush: false,
             estimate: Duration::from_millis(1),
         };
-        let hash = |now: u64, request: Request, piece: Dispatch| {
+        let hash = |now: u64, kind: Kind, piece: Dispatch| {
             let mut tap = Tap::new(Cut::NONE);
             tap.arrived(&request);
-            tap.dispatched(Instant::from_nanos(now), &request, &piece);
+            tap.dispatched(Instant::from_nanos(now), kind, &piece);
             tap.fingerprint()
         };
-        let usual = hash(5, request, piece);
+        let usual = hash(5, Kind::Read, piece);
         for other in [
-            hash(6, request, piece),
-            hash(5, Request { stream: StreamId(1), ..request }, piece),
-            hash(5, Request { kind: Kind::Write, ..request }, piece),
-            hash(5, request, Dispatch { offset: 4096, ..piece }),
-            hash(5, request, Dispatch { bytes: 8192, ..piece }),
-            hash(5, request, Dispatch { flush: true, ..piece }),
+            hash(6, Kind::Read, piece),
+            hash(5, Kind::Read, Dispatch { stream: StreamId(1), ..piece }),
+            hash(5, Kind::Read, Dispatch { request: RequestId::FLUSH, ..piece }),
+            hash(5, Kind::Write, piece),
+            hash(5, Kind::Read, Dispatch { offset: 4096, ..piece }),
+            hash(5, Kind::Read, Dispatch { bytes: 8192, ..piece }),
+            hash(5, Kind::Read, Dispatch { flush: true, ..piece }),
         ] {
             assert_ne!(other.decisions, usual.decisions);
             assert_eq!(other.counters, usual.counters);
         }
-        let costlier = hash(5, request, Dispatch { estimate: Duration::ZERO, ..piece });
+        let costlier = hash(5, Kind::Read, Dispatch { estimate: Duration::ZERO, ..piece });
         assert_eq!(costlier.decisions, usual.decisions);
         assert_ne!(costlier.counters, usual.counters);
         // The engine may name pieces as it likes.
         let named = PieceId { slot: 7, generation: 9 };
-        assert_eq!(hash(5, request, Dispatch { piece: named, ..piece }), usual);
+        assert_eq!(hash(5, Kind::Read, Dispatch { piece: named, ..piece }), usual);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use disktime_core::feedback::TokenRate;
 use disktime_core::policy::Currency;
 use disktime_core::{
     BrokenBy, Change, ChangeError, Class, Completion, Config, Contract, Dispatch, Duration, Engine,
-    Event, IndexedHeap, Instant, Limits, Outcome as End, Request, StreamCounters, StreamId,
-    StreamSpec, StreamView, cost, promise,
+    Event, IndexedHeap, Instant, Kind, Limits, Outcome as End, Request, RequestId, StreamCounters,
+    StreamId, StreamSpec, StreamView, cost, promise,
 };
 use disktime_model::{Completion as Done, Op};
 use disktime_workload::IoOp;
@@ -475,23 +475,17 @@ impl World {
 
     /// Gives a piece to the device.
     fn release(&mut self, dispatch: &Dispatch) -> Flight {
-        let asked = self.asked.get(dispatch.request);
-        let flight = Flight {
-            piece: dispatch.piece,
-            stream: asked.stream,
-            bytes: dispatch.bytes,
-            estimate: dispatch.estimate,
-            flush: dispatch.flush,
-            released: self.now,
-        };
-        let last = dispatch.offset + dispatch.bytes == asked.offset + asked.bytes;
-        self.checks.dispatched(self.now, flight.stream, flight.bytes, last);
+        let &Dispatch { piece, stream, request, offset, bytes, flush, estimate } = dispatch;
+        // A flush of the engine's own was asked for by nobody.
+        let asked = (request != RequestId::FLUSH).then(|| self.asked.get(request));
+        let flight = Flight { piece, stream, bytes, estimate, flush, released: self.now };
+        let last = asked.is_some_and(|asked| offset + bytes == asked.offset + asked.bytes);
+        self.checks.dispatched(self.now, stream, bytes, last);
+        let kind = asked.map_or(Kind::Flush, |asked| asked.kind);
         if let Some(tap) = &mut self.tap {
-            tap.dispatched(self.now, &asked, dispatch);
+            tap.dispatched(self.now, kind, dispatch);
         }
-        let op =
-            Op { kind: asked.kind, offset: dispatch.offset, bytes: dispatch.bytes, fua: false };
-        self.flights.release(flight, op);
+        self.flights.release(flight, Op { kind, offset, bytes, fua: false });
         self.checks.paused(self.flights.device().pause());
         flight
     }

@@ -103,9 +103,9 @@ impl Engine {
     }
 
     fn remove_stream(&mut self, id: StreamId) -> Result<(), ChangeError> {
-        let live = self.find(id)?.live;
-        if live > 0 {
-            return Err(StreamError::Busy { live }.of(id));
+        let Stream { live, pieces, .. } = *self.find(id)?;
+        if live > 0 || pieces > 0 {
+            return Err(StreamError::Busy { live: live.max(1) }.of(id));
         }
         if self.families.contains_key(&id) {
             return Err(StreamError::HasChildren.of(id));

@@ -119,7 +119,7 @@ impl Engine {
                 let live = self.requests.get(request)?;
                 (live.state == State::Queued).then_some(live.request.stream)
             }
-            Pick::Hold { .. } | Pick::Nothing => None,
+            Pick::Flush(_) | Pick::Hold { .. } | Pick::Nothing => None,
         }
     }
 

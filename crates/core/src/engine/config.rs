@@ -50,13 +50,15 @@ pub struct Config<'a> {
     pub piece_time_max: Duration,
     /// Busy time is divided this often when more than one piece may be at the device.
     pub window: Duration,
+    /// Whether the device is flushed for a stream when no client asks for it ([`RequestId::FLUSH`]).
+    pub flushes: bool,
     /// How best effort is shaped when soft real time misses deadlines.
     pub feedback: FeedbackConfig,
 }
 
 impl Default for Config<'_> {
     /// `disktime` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
-    /// period of 1 s, pieces of 50 ms at most, windows of 100 ms and no feedback.
+    /// period of 1 s, pieces of 50 ms at most, windows of 100 ms, no flushes of its own and no feedback.
     fn default() -> Self {
         Self {
             policy: policy::DEFAULT,
@@ -68,6 +70,7 @@ impl Default for Config<'_> {
             period: Duration::from_secs(1),
             piece_time_max: promise::PIECE_TIME,
             window: Duration::from_millis(100),
+            flushes: false,
             feedback: FeedbackConfig::default(),
         }
     }

@@ -21,7 +21,8 @@
 //! 5. Guests pay for the time by which they make the owner's pieces longer: the owner's pieces are charged
 //!    what they take alone, which slices without guests show, or one piece at a time the time between two guests.
 //!    A writer pays for what its slices gain in their beginnings: a cache took its writes, and the device brings
-//!    them to the medium in the next slice of another stream, which is relieved of as much.
+//!    them to the medium in the next slice of another stream, which is relieved of as much. One piece at a time
+//!    the cache is flushed at the end of a slice whose owner wrote, at its charge.
 //! 6. If the owner asks again sooner than a switch takes, on average, the device is held for it, at its charge,
 //!    for as long as the switch takes; for an owner that starves as a guest for as long as a request takes there.
 //!
@@ -40,7 +41,7 @@ use crate::classes::promise;
 use crate::cost::{Seen, Trust};
 use crate::types::by_stream::ByStream;
 use crate::types::heap::IndexedHeap;
-use crate::types::ids::StreamId;
+use crate::types::ids::{RequestId, StreamId};
 use crate::types::ratio::{quotient, scaled};
 use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
@@ -140,6 +141,8 @@ struct Device {
     tiered: bool,
     /// Its costs are stated, and compare.
     stated: bool,
+    /// It may be flushed.
+    flushes: bool,
 }
 
 /// The tags of streams, by id.
@@ -253,8 +256,10 @@ impl DiskTime {
 
     /// Counts a member's switch cost in the round.
     fn count(&mut self, id: StreamId) {
-        let was_seen = self.accounts[id].pace.seen_at.is_some();
-        let cost = if was_seen { self.switch_cost(id) } else { 0 };
+        let Account { pace, switch, flush, .. } = self.accounts[id];
+        // A flush is lost but for what the empty cache gains at the beginning.
+        let lost = if self.flushes() { flush.value + switch[0].value } else { 0 };
+        let cost = pace.seen_at.map_or(0, |_| self.switch_cost(id).max(lost));
         let before = core::mem::replace(&mut self.accounts[id].counted, cost);
         self.round.costs += cost - before;
         self.round.unseen += i64::from(cost == 0) - i64::from(before == 0);
@@ -577,8 +582,20 @@ impl DiskTime {
         let length = slice.length.as_tokens();
         // Beside guests the owner may have little of its slice, which ends all the same.
         let beside = if slice.was_mixed { now.since(slice.began) } else { Duration::ZERO };
-        let used = (account.used - slice.used).max(beside.as_tokens());
+        let used = account.used - slice.used + self.flush(slice);
+        let used = used.max(beside.as_tokens());
         used >= length && (shown || !works || used >= 4 * length)
+    }
+
+    /// Whether slices in which something was written end with a flush. Where several pieces are at the device at once
+    /// that costs more than it spares others (docs/appendix/tried-flushes.md).
+    fn flushes(&self) -> bool {
+        self.device.flushes && self.device.depth == 1
+    }
+
+    /// The time that the flush at a slice's end is likely to take.
+    fn flush(&self, slice: &Slice) -> i64 {
+        self.accounts[slice.owner].flush_each.value.saturating_mul(slice.unflushed)
     }
 
     /// Whether the owner's pieces were seen alone for long enough.
@@ -676,7 +693,8 @@ impl DiskTime {
         };
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let gain = -self.accounts[owner].switch[0].value;
-        if began.is_some() && self.accounts[owner].habits.writes && gain > 0 {
+        let writes = self.accounts[owner].habits.writes && !self.flushes();
+        if began.is_some() && writes && gain > 0 {
             let before = self.gained.filter(|(of, _)| *of == owner).map_or(0, |(_, left)| left);
             self.gained = Some((owner, (before + gain).min(most)));
         }
@@ -720,6 +738,12 @@ impl Policy for DiskTime {
             if let Some(pick) = self.go_on(now, streams) {
                 return pick;
             }
+            let flushes = self.flushes() && streams.at_work() == 0;
+            if let Some(slice) = self.slice.as_mut().filter(|slice| flushes && slice.unflushed > 0)
+            {
+                slice.end();
+                return Pick::Flush(slice.owner);
+            }
             self.end_slice(now);
         }
         if self.device.tiered {
@@ -744,9 +768,24 @@ impl Policy for DiskTime {
     }
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
-        let id = stream.id();
+        let (id, flushes) = (stream.id(), self.flushes());
         let account = &mut self.accounts[id];
+        let own = self.slice.as_mut().filter(|slice| slice.owner == id);
+        if piece.request == RequestId::FLUSH {
+            if let Some(slice) = own {
+                let unflushed = core::mem::take(&mut slice.unflushed).max(1);
+                // Among guests' pieces its time is not seen.
+                if !slice.mixed {
+                    account.flush.add(piece.took.as_tokens());
+                    account.flush_each.add(piece.took.as_tokens() / unflushed);
+                }
+            }
+            return self.note(now, stream);
+        }
         account.idle_since = now;
+        if let Some(slice) = own.filter(|_| flushes) {
+            slice.wrote(piece.kind);
+        }
         if let Some(slice) = self.slice.as_mut().filter(|it| it.owner == id && !it.mixed) {
             slice.piece(now, piece, stream.in_flight());
         } else if self.device.depth > 1 {
@@ -779,8 +818,9 @@ impl Policy for DiskTime {
 }
 
 impl Slices for DiskTime {
-    fn has_costs(&mut self, trust: Trust) {
+    fn begins(&mut self, trust: Trust, flushes: bool) {
         self.device.stated = trust == Trust::Stated;
+        self.device.flushes = flushes;
     }
 
     fn priced(&mut self, _now: Instant, stream: StreamId, seen: Seen) {

@@ -20,6 +20,11 @@ impl core::fmt::Display for StreamId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u32);
 
+impl RequestId {
+    /// No client's request: the engine's own flush of the device's write cache, if [`crate::Config::flushes`].
+    pub const FLUSH: Self = Self(u32::MAX);
+}
+
 /// Names a piece of a request that is at the device. Given out by the engine, once each:
 /// a stale or invented one is told apart by its generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

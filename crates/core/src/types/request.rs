@@ -81,7 +81,10 @@ impl Request {
 pub struct Dispatch {
     /// To be handed back with the completion.
     pub piece: PieceId,
-    /// Which request it is a piece of.
+    /// The stream that is charged for it.
+    pub stream: StreamId,
+    /// Which request it is a piece of; [`RequestId::FLUSH`] stands for a flush of the engine's own, whose completion
+    /// is nobody's.
     pub request: RequestId,
     /// First byte on the device.
     pub offset: u64,

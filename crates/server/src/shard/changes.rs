@@ -211,7 +211,8 @@ impl Shard {
     /// The removal of a virtual disk is over if its last client is gone, and all its requests with it.
     pub(super) fn remove_if_unused(&mut self, stream: StreamId) {
         let vdisk = &self.vdisks[stream.0 as usize];
-        if vdisk.clients > 0 || vdisk.removal.is_none() {
+        let flushes = self.engine.stream(stream).is_some_and(|view| view.in_flight() > 0);
+        if vdisk.clients > 0 || vdisk.removal.is_none() || flushes {
             return;
         }
         // Charges and log lines that are still open belong to the old virtual disk: the next may

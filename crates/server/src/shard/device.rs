@@ -13,7 +13,8 @@ use crate::emulate::Emulator;
 
 /// A piece at the device.
 pub(super) struct Flight {
-    pub(super) operation: u32,
+    /// Its request; none for a flush that the engine sent by itself.
+    pub(super) operation: Option<u32>,
     pub(super) piece: PieceId,
     pub(super) job: Job,
     pub(super) result: Option<Result<(), DeviceError>>,

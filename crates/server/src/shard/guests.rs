@@ -406,7 +406,7 @@ impl Shard {
             emulator.start(now, key, ModelOp { kind, offset, bytes, fua: flush }, &[]);
         }
         let flight = Flight {
-            operation: dispatch.request.0,
+            operation: Some(dispatch.request.0),
             piece: dispatch.piece,
             job: Job::new(stream, kind, offset, bytes),
             result: None,

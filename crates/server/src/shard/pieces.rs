@@ -1,6 +1,6 @@
 //! Pieces on their way through the device: from the engine's dispatch to its completion.
 
-use disktime_core::{Completion, Dispatch, Kind, Outcome, StreamId, Tier};
+use disktime_core::{Completion, Dispatch, Kind, Outcome, RequestId, StreamId, Tier};
 use disktime_model::Op;
 
 use super::flushes::Moment;
@@ -11,9 +11,15 @@ use crate::frontend::request::{BlockError, Op as WorkOp, Origin};
 use crate::ring::Keep;
 use crate::stats::add;
 
+/// The operation that brings to the medium what a write cache holds.
+const FLUSH: Op = Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
+
 impl Shard {
     /// The device begins a piece.
     pub(super) fn start(&mut self, dispatch: &Dispatch) {
+        if dispatch.request == RequestId::FLUSH {
+            return self.start_flush(dispatch);
+        }
         let operation = &mut self.operations[dispatch.request.0 as usize];
         if matches!(operation.work.origin, Origin::Guest { .. }) {
             return self.start_of_guest(dispatch);
@@ -64,7 +70,7 @@ impl Shard {
             add(if hit { &stats.fast } else { &stats.slow }, 1);
         }
         let flight = Flight {
-            operation: dispatch.request.0,
+            operation: Some(dispatch.request.0),
             piece: dispatch.piece,
             job,
             result: None,
@@ -74,6 +80,30 @@ impl Shard {
             began: Moment::default(),
         };
         self.device.flights.insert(flight);
+        self.begin(key);
+    }
+
+    /// The device's write cache is flushed between two slices, for no request.
+    fn start_flush(&mut self, dispatch: &Dispatch) {
+        let &Dispatch { piece, stream, .. } = dispatch;
+        if self.vdisks[stream.0 as usize].is_of_mount() {
+            // A mount's files may lie on anything, which is not the shard's to flush.
+            let over = self.engine.handle_completion(self.turns.now, piece, Outcome::Done);
+            debug_assert!(over.is_none(), "nobody asked for it");
+            return;
+        }
+        let key = name(self.device.flights.vacant_key());
+        self.emulate(key, FLUSH);
+        self.device.flights.insert(Flight {
+            operation: None,
+            piece,
+            job: Job::new(stream.0, Kind::Flush, 0, 0),
+            result: None,
+            timed: self.device.emulator.is_none(),
+            flush: false,
+            tier: None,
+            began: Moment::default(),
+        });
         self.begin(key);
     }
 
@@ -166,7 +196,7 @@ impl Shard {
             self.pool.give_back(buffer);
         }
         flight.job = Job::new(flight.job.disk, Kind::Flush, 0, 0);
-        self.emulate(key, Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false });
+        self.emulate(key, FLUSH);
         self.begin(key);
     }
 
@@ -180,23 +210,30 @@ impl Shard {
         }
         let flight = self.device.flights.remove(key as usize);
         let result = flight.result.expect("only finished jobs land");
-        let work = &self.operations[flight.operation as usize].work;
+        let stream = StreamId(flight.job.disk);
+        let work = flight.operation.map(|operation| &self.operations[operation as usize].work);
+        let of_guest = work.is_some_and(|work| matches!(work.origin, Origin::Guest { .. }));
         // A guest has told its own program.
-        if let (Err(error), false) = (result, matches!(work.origin, Origin::Guest { .. })) {
-            self.failed(StreamId(flight.job.disk), &flight.job, error);
+        if let (Err(error), false) = (result, of_guest) {
+            self.failed(stream, &flight.job, error);
         }
         if let Some(buffer) = flight.job.buffer {
             self.pool.give_back(buffer);
         }
-        let work = &mut self.operations[flight.operation as usize];
-        work.survey = flight.job.survey;
-        work.error = work.error.or(result.err());
+        if let Some(operation) = flight.operation {
+            let operation = &mut self.operations[operation as usize];
+            operation.survey = flight.job.survey;
+            operation.error = operation.error.or(result.err());
+        }
         let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
         let piece = flight.piece;
         let completion =
             self.engine.handle_completion_on(self.turns.now, piece, outcome, flight.tier);
         if let Some(completion) = completion {
             self.complete(&completion);
+        } else if flight.operation.is_none() {
+            self.publish_charged(stream);
+            self.remove_if_unused(stream);
         }
     }
 

@@ -126,6 +126,11 @@ impl Vdisk {
         Self { mount: Some(mount), ..self }
     }
 
+    /// Whether it is a stream of a mount.
+    pub(super) fn is_of_mount(&self) -> bool {
+        self.mount.is_some()
+    }
+
     /// Its figures, and those of its mount.
     pub(super) fn figures(&self) -> impl Iterator<Item = &VdiskStats> {
         std::iter::once(&*self.stats).chain(self.mount.as_deref())

@@ -19,6 +19,9 @@ pub(super) struct Account {
     /// The time that its slices lose to switches, at their beginnings and ends, and its part in the costs of a round:
     /// zero until its pace was seen.
     pub(super) switch: [Mean<16>; 2],
+    /// The time that flushes of the device take at the ends of its slices, and that for each write in these.
+    pub(super) flush: Mean<16>,
+    pub(super) flush_each: Mean<16>,
     pub(super) counted: i64,
     /// As owner of slices: the time that guests took from them, and what these pieces take alone.
     pub(super) guests: Guests,

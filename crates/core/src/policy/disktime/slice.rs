@@ -3,6 +3,7 @@
 use crate::policy::PieceDone;
 use crate::types::ids::StreamId;
 use crate::types::ratio::scaled;
+use crate::types::request::Kind;
 use crate::types::time::{Duration, Instant};
 
 /// Time and modelled time of pieces.
@@ -74,6 +75,8 @@ pub(super) struct Slice {
     pub(super) behind: bool,
     /// No pieces go out any more.
     pub(super) ends: bool,
+    /// The owner's writes since the device was flushed, if slices end with that.
+    pub(super) unflushed: i64,
     /// Since when the owner has the device to itself, and its pieces since then.
     since: Instant,
     clean: Sum,
@@ -101,6 +104,14 @@ impl Slice {
         self.clean.took += piece.took.as_tokens();
         self.clean.modelled += piece.modelled.as_tokens();
         self.clean.pieces += 1;
+    }
+
+    /// A piece of the owner was of that kind.
+    pub(super) fn wrote(&mut self, kind: Kind) {
+        self.unflushed += i64::from(kind.writes());
+        if kind == Kind::Flush {
+            self.unflushed = 0;
+        }
     }
 
     /// As [`middle`](Self::middle), which begins again.

@@ -5,7 +5,6 @@ use crate::classes::lane::{Gate, Head};
 use crate::classes::stream::{Stream, StreamTable};
 use crate::cost::PieceShape;
 use crate::types::contract::{Contract, StreamSpec};
-use crate::types::ids::RequestId;
 use crate::types::rank::Rank;
 use crate::types::request::Kind;
 use crate::types::share::Share;
@@ -124,6 +123,7 @@ fn pieces_that_have_become_longer_are_no_cost_of_a_switch() {
     for at in 1..=20 {
         let piece = PieceDone {
             request: RequestId(at),
+            kind: Kind::Read,
             estimate: long,
             charge: long,
             took: long,
@@ -486,6 +486,7 @@ fn a_slice_that_its_estimates_use_up_shows_that_they_are_too_long() {
             let ms = Duration::from_millis(1);
             let piece = PieceDone {
                 request: RequestId(0),
+                kind: Kind::Read,
                 estimate: Duration::from_millis(100),
                 charge: ms,
                 took: ms,
@@ -542,7 +543,7 @@ fn a_stream_needs_no_slice_on_tiers_to_show_a_cost_that_is_stated() {
     let mut policy = DiskTime::default();
     known(&mut policy, ONE);
     assert!(!policy.mixes(ONE));
-    policy.has_costs(Trust::Stated);
+    policy.begins(Trust::Stated, false);
     assert!(policy.mixes(ONE));
 }
 

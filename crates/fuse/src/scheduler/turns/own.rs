@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crossbeam_channel::{Receiver, never};
 use disktime_core::cost::CostParameters;
 use disktime_core::{
-    BrokenBy, Change, ChangeError, Contract, Engine, Event, Instant, Limits, Outcome, PieceId,
-    Request, Share, StreamId, StreamSpec,
+    BrokenBy, Change, ChangeError, Config, Contract, Engine, Event, Instant, Limits, Outcome,
+    PieceId, Request, Share, StreamId, StreamSpec,
 };
 use disktime_model::Op;
 use disktime_server::clock;
@@ -53,7 +53,9 @@ impl Own {
             requests_max: REQUESTS_MAX,
             streams_max: STREAMS_MAX,
         };
-        let config = scheduling.engine(limits, CostParameters::default());
+        // The files may lie on anything, which is not a mount's to flush.
+        let config =
+            Config { flushes: false, ..scheduling.engine(limits, CostParameters::default()) };
         let mut engine = Engine::new(&config).map_err(MountError::Engine)?;
         let now = clock::now();
         let mut change =
