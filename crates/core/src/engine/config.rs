@@ -50,7 +50,7 @@ pub struct Config<'a> {
     pub piece_time_max: Duration,
     /// Busy time is divided this often when more than one piece may be at the device.
     pub window: Duration,
-    /// Whether the device is flushed for a stream when no client asks for it ([`RequestId::FLUSH`]).
+    /// Whether the device is flushed for a stream when no client asks for it ([`crate::RequestId::FLUSH`]).
     pub flushes: bool,
     /// How best effort is shaped when soft real time misses deadlines.
     pub feedback: FeedbackConfig,
