@@ -17,7 +17,7 @@ use crate::policy::{Currency, Pick, PieceDone, Policy, Slices};
 use crate::types::contract::Class;
 use crate::types::ids::{PieceId, RequestId, StreamId};
 use crate::types::rank::Rank;
-use crate::types::request::{Direction, Dispatch, Kind, Outcome, Request};
+use crate::types::request::{Dispatch, Kind, Outcome, Request};
 use crate::types::tiers::Tier;
 use crate::types::time::{Duration, Instant};
 
@@ -319,11 +319,7 @@ impl Engine {
                 }
                 return Some(self.dispatch(id, chosen));
             }
-            Pick::Flush(id) => {
-                self.release_hold();
-                self.flush();
-                return Some(self.dispatch_flush(id));
-            }
+            Pick::Flush(id) => return Some(self.dispatch_flush(id)),
             Pick::Hold { stream, until } => {
                 self.hold_for(stream, until);
                 self.flush();
@@ -457,14 +453,30 @@ impl Engine {
         assert!(lane.gate != Gate::Shut, "policies name streams that are ready");
         let head = lane.head.expect("a ready stream has a head");
         lane.bytes -= head.bytes;
+        stream.pieces += 1;
+        stream.debit(head.estimate, self.books.usage_clock.weight(self.now), self.now);
         if head.bytes > 0 {
             stream.last_end = Some(head.offset + head.bytes);
             stream.last_start = head.offset;
         }
+        self.books.ledger.dispatched(self.now);
+        let idle = self.device.in_flight() == 0;
+        let used = self.prices.sent(self.now, &head.shape, head.offset, idle);
         let shaping = self.shaping.as_mut();
         let paid = shaping.and_then(|shaping| shaping.pay(self.now, stream, rank, &head));
-        let dispatch = self.send(&head, rank, on_slack, paid);
-        let stream = &mut self.streams[id];
+        let piece = self.device.send(Piece {
+            request: head.request,
+            stream: id,
+            rank,
+            bytes: head.bytes,
+            on_slack,
+            estimate: head.estimate,
+            modelled: head.modelled,
+            shape: head.shape,
+            used,
+            paid,
+            dispatched_at: self.now,
+        });
         let live = self.requests.live(head.request);
         let writes = live.request.kind.writes();
         if live.bytes_sent == 0 {
@@ -485,60 +497,63 @@ impl Engine {
         let flush = self.ends_dirty(id, rank, writes);
         self.gates.mark(id);
         self.flush_with(id, rank, News::Dispatched);
-        Dispatch { flush, ..dispatch }
-    }
-
-    /// A piece goes out, and its stream is debited.
-    fn send(
-        &mut self,
-        head: &Head,
-        rank: Rank,
-        on_slack: bool,
-        paid: Option<Direction>,
-    ) -> Dispatch {
-        let &Head { request, offset, bytes, estimate, modelled, shape, .. } = head;
-        let stream = &mut self.streams[shape.stream];
-        stream.pieces += 1;
-        stream.debit(estimate, self.books.usage_clock.weight(self.now), self.now);
-        self.books.ledger.dispatched(self.now);
-        let idle = self.device.in_flight() == 0;
-        let used = self.prices.sent(self.now, &shape, offset, idle);
-        let (stream, dispatched_at) = (shape.stream, self.now);
-        let piece = self.device.send(Piece {
-            request,
-            stream,
-            rank,
-            bytes,
-            on_slack,
-            estimate,
-            modelled,
-            shape,
-            used,
-            paid,
-            dispatched_at,
-        });
-        Dispatch { piece, stream, request, offset, bytes, flush: false, estimate }
+        Dispatch {
+            piece,
+            stream: id,
+            request: head.request,
+            offset: head.offset,
+            bytes: head.bytes,
+            flush,
+            estimate: head.estimate,
+        }
     }
 
     /// The device's write cache is flushed, at the charge of a stream with or without requests.
+    #[cold]
+    #[inline(never)]
     fn dispatch_flush(&mut self, stream: StreamId) -> Dispatch {
+        self.release_hold();
+        self.flush();
         let (request, bytes) = (RequestId::FLUSH, 0);
         let shape = PieceShape { stream, kind: Kind::Flush, bytes, distance_sectors: None };
         let Quote { modelled, charge } = self.prices.quote(&shape, true);
         let estimate = self.books.unit.or(charge).unwrap_or(modelled).min(COST_MAX);
-        let (sequence, offset, deadline, grains) = (0, 0, None, 0);
-        let head =
-            Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape, grains };
-        let dispatch = self.send(&head, Rank::Best, false, None);
+        let it = &mut self.streams[stream];
+        it.pieces += 1;
+        it.debit(estimate, self.books.usage_clock.weight(self.now), self.now);
+        self.books.ledger.dispatched(self.now);
+        let used = self.prices.sent(self.now, &shape, 0, true);
+        let piece = self.device.send(Piece {
+            request,
+            stream,
+            rank: Rank::Best,
+            bytes,
+            on_slack: false,
+            estimate,
+            modelled,
+            shape,
+            used,
+            paid: None,
+            dispatched_at: self.now,
+        });
         self.gates.mark(stream);
         self.flush_with(stream, Rank::Best, News::Dispatched);
-        dispatch
+        Dispatch { piece, stream, request, offset: 0, bytes, flush: false, estimate }
     }
 
     /// Notes a piece's end in its request; answers the completion if the request is over.
     fn finish(&mut self, piece: &Piece, outcome: Outcome) -> Option<Completion> {
-        let own = piece.request == RequestId::FLUSH;
-        let over = !own && self.is_over(piece, outcome);
+        if piece.request == RequestId::FLUSH {
+            return self.flushed(piece);
+        }
+        let live = self.requests.live(piece.request);
+        live.pieces -= 1;
+        live.outcome = live.outcome.max(outcome);
+        let (state, failed) = (live.state, live.outcome != Outcome::Done);
+        let over = live.pieces == 0 && (state == State::Sent || failed);
+        if failed && state == State::Queued {
+            self.leave_queue(piece.request, piece.stream);
+        }
         let stream = &mut self.streams[piece.stream];
         if stream.held_by_own_depth(self.limits.depth) {
             stream.wake(self.now);
@@ -567,17 +582,14 @@ impl Engine {
         Some(completion)
     }
 
-    /// Notes a piece's end in its request: whether that is over.
-    fn is_over(&mut self, piece: &Piece, outcome: Outcome) -> bool {
-        let live = self.requests.live(piece.request);
-        live.pieces -= 1;
-        live.outcome = live.outcome.max(outcome);
-        let (state, failed) = (live.state, live.outcome != Outcome::Done);
-        let over = live.pieces == 0 && (state == State::Sent || failed);
-        if failed && state == State::Queued {
-            self.leave_queue(piece.request, piece.stream);
+    #[cold]
+    fn flushed(&mut self, piece: &Piece) -> Option<Completion> {
+        let stream = &mut self.streams[piece.stream];
+        if stream.held_by_own_depth(self.limits.depth) {
+            stream.wake(self.now);
         }
-        over
+        stream.pieces -= 1;
+        None
     }
 
     /// A request is over: nothing of it is queued or at the device.
