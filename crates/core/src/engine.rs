@@ -301,6 +301,10 @@ impl Engine {
             chosen = self.choose();
             self.change_owner();
         }
+        if matches!(chosen.pick, Pick::Flush(_)) {
+            self.release_hold();
+            self.flush();
+        }
         if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.device.hold) {
             self.release_hold();
             self.flush();
@@ -310,7 +314,7 @@ impl Engine {
             }
         }
         match chosen.pick {
-            Pick::Stream(id) => return Some(self.dispatch(id, chosen)),
+            Pick::Stream(id) | Pick::Flush(id) => return Some(self.dispatch(id, chosen)),
             Pick::Request(request) => {
                 let id = self.picked(chosen.pick).expect("policies name requests that are queued");
                 self.set_head(id, chosen.rank, Some(request));
@@ -319,7 +323,6 @@ impl Engine {
                 }
                 return Some(self.dispatch(id, chosen));
             }
-            Pick::Flush(id) => return Some(self.dispatch_flush(id)),
             Pick::Hold { stream, until } => {
                 self.hold_for(stream, until);
                 self.flush();
@@ -446,12 +449,14 @@ impl Engine {
         changed
     }
 
-    /// Sends the next piece of a ready stream.
-    fn dispatch(&mut self, id: StreamId, Chosen { rank, on_slack, .. }: Chosen) -> Dispatch {
+    /// Sends the next piece of a ready stream, or flushes the device for it.
+    fn dispatch(&mut self, id: StreamId, Chosen { pick, rank, on_slack }: Chosen) -> Dispatch {
+        let own = pick == Pick::Flush(id);
+        let head = if own { self.head_of_flush(id) } else { self.streams[id].lanes[rank].head };
+        let head = head.expect("a ready stream has a head");
         let stream = &mut self.streams[id];
         let lane = &mut stream.lanes[rank];
-        assert!(lane.gate != Gate::Shut, "policies name streams that are ready");
-        let head = lane.head.expect("a ready stream has a head");
+        assert!(own || lane.gate != Gate::Shut, "policies name streams that are ready");
         lane.bytes -= head.bytes;
         stream.pieces += 1;
         stream.debit(head.estimate, self.books.usage_clock.weight(self.now), self.now);
@@ -462,7 +467,7 @@ impl Engine {
         self.books.ledger.dispatched(self.now);
         let idle = self.device.in_flight() == 0;
         let used = self.prices.sent(self.now, &head.shape, head.offset, idle);
-        let shaping = self.shaping.as_mut();
+        let shaping = self.shaping.as_mut().filter(|_| !own);
         let paid = shaping.and_then(|shaping| shaping.pay(self.now, stream, rank, &head));
         let piece = self.device.send(Piece {
             request: head.request,
@@ -477,24 +482,7 @@ impl Engine {
             paid,
             dispatched_at: self.now,
         });
-        let live = self.requests.live(head.request);
-        let writes = live.request.kind.writes();
-        if live.bytes_sent == 0 {
-            live.dispatched_at = self.now;
-        }
-        live.pieces += 1;
-        live.bytes_sent += head.bytes;
-        if live.bytes_sent == live.request.bytes {
-            self.requests.unlink(&mut stream.lanes[rank].queue, head.request);
-            stream.queued -= 1;
-            self.policies[rank.at()].left(self.now, id, head.request);
-        }
-        self.spend(id, rank, on_slack, &head);
-        if !self.families.is_empty() {
-            self.used_in_family(id, head.estimate.as_tokens());
-        }
-        self.set_oldest_head(id, rank);
-        let flush = self.ends_dirty(id, rank, writes);
+        let flush = !own && self.sent(id, rank, on_slack, &head);
         self.gates.mark(id);
         self.flush_with(id, rank, News::Dispatched);
         Dispatch {
@@ -508,37 +496,40 @@ impl Engine {
         }
     }
 
-    /// The device's write cache is flushed, at the charge of a stream with or without requests.
+    /// A piece of a request went out. Answers whether it must end with a flush.
+    #[inline]
+    fn sent(&mut self, id: StreamId, rank: Rank, on_slack: bool, head: &Head) -> bool {
+        let stream = &mut self.streams[id];
+        let live = self.requests.live(head.request);
+        let writes = live.request.kind.writes();
+        if live.bytes_sent == 0 {
+            live.dispatched_at = self.now;
+        }
+        live.pieces += 1;
+        live.bytes_sent += head.bytes;
+        if live.bytes_sent == live.request.bytes {
+            self.requests.unlink(&mut stream.lanes[rank].queue, head.request);
+            stream.queued -= 1;
+            self.policies[rank.at()].left(self.now, id, head.request);
+        }
+        self.spend(id, rank, on_slack, head);
+        if !self.families.is_empty() {
+            self.used_in_family(id, head.estimate.as_tokens());
+        }
+        self.set_oldest_head(id, rank);
+        self.ends_dirty(id, rank, writes)
+    }
+
+    /// A flush of the device's write cache, at the charge of a stream with or without requests.
     #[cold]
     #[inline(never)]
-    fn dispatch_flush(&mut self, stream: StreamId) -> Dispatch {
-        self.release_hold();
-        self.flush();
+    fn head_of_flush(&mut self, stream: StreamId) -> Option<Head> {
         let (request, bytes) = (RequestId::FLUSH, 0);
         let shape = PieceShape { stream, kind: Kind::Flush, bytes, distance_sectors: None };
         let Quote { modelled, charge } = self.prices.quote(&shape, true);
         let estimate = self.books.unit.or(charge).unwrap_or(modelled).min(COST_MAX);
-        let it = &mut self.streams[stream];
-        it.pieces += 1;
-        it.debit(estimate, self.books.usage_clock.weight(self.now), self.now);
-        self.books.ledger.dispatched(self.now);
-        let used = self.prices.sent(self.now, &shape, 0, true);
-        let piece = self.device.send(Piece {
-            request,
-            stream,
-            rank: Rank::Best,
-            bytes,
-            on_slack: false,
-            estimate,
-            modelled,
-            shape,
-            used,
-            paid: None,
-            dispatched_at: self.now,
-        });
-        self.gates.mark(stream);
-        self.flush_with(stream, Rank::Best, News::Dispatched);
-        Dispatch { piece, stream, request, offset: 0, bytes, flush: false, estimate }
+        let (sequence, offset, deadline, grains) = (0, 0, None, 0);
+        Some(Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape, grains })
     }
 
     /// Notes a piece's end in its request; answers the completion if the request is over.

@@ -104,6 +104,7 @@ impl PriceBook {
     }
 
     /// The estimated cost of a piece if it goes out next; `alone`, it is charged the time that it takes.
+    #[inline(always)]
     pub(crate) fn quote(&mut self, shape: &PieceShape, alone: bool) -> Quote {
         // Charges are means of unlike pieces where tiers are told.
         let by_list = self.slices && !self.tiers_are_told();
