@@ -535,7 +535,8 @@ impl Engine {
     /// Notes a piece's end in its request; answers the completion if the request is over.
     fn finish(&mut self, piece: &Piece, outcome: Outcome) -> Option<Completion> {
         if piece.request == RequestId::FLUSH {
-            return self.flushed(piece);
+            self.streams[piece.stream].landed(self.now, self.limits.depth);
+            return None;
         }
         let live = self.requests.live(piece.request);
         live.pieces -= 1;
@@ -546,10 +547,7 @@ impl Engine {
             self.leave_queue(piece.request, piece.stream);
         }
         let stream = &mut self.streams[piece.stream];
-        if stream.held_by_own_depth(self.limits.depth) {
-            stream.wake(self.now);
-        }
-        stream.pieces -= 1;
+        stream.landed(self.now, self.limits.depth);
         if let Some(cycle) = stream.cycle.as_mut().filter(|_| piece.rank == Rank::Rate) {
             cycle.completed(piece.bytes, piece.dispatched_at);
         }
@@ -571,16 +569,6 @@ impl Engine {
         }
         self.end(piece.request);
         Some(completion)
-    }
-
-    #[cold]
-    fn flushed(&mut self, piece: &Piece) -> Option<Completion> {
-        let stream = &mut self.streams[piece.stream];
-        if stream.held_by_own_depth(self.limits.depth) {
-            stream.wake(self.now);
-        }
-        stream.pieces -= 1;
-        None
     }
 
     /// A request is over: nothing of it is queued or at the device.

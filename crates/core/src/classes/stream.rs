@@ -143,6 +143,15 @@ impl Stream {
         self.pieces >= self.spec.depth_max && self.spec.depth_max < device_depth
     }
 
+    /// One of its pieces is back from the device.
+    #[inline]
+    pub(crate) fn landed(&mut self, now: Instant, device_depth: u32) {
+        if self.held_by_own_depth(device_depth) {
+            self.wake(now);
+        }
+        self.pieces -= 1;
+    }
+
     /// The stream may run again after its queue was empty or its own depth full: it keeps at
     /// most u.
     pub(crate) fn wake(&mut self, now: Instant) {
