@@ -485,15 +485,8 @@ impl Engine {
         let flush = !own && self.sent(id, rank, on_slack, &head);
         self.gates.mark(id);
         self.flush_with(id, rank, News::Dispatched);
-        Dispatch {
-            piece,
-            stream: id,
-            request: head.request,
-            offset: head.offset,
-            bytes: head.bytes,
-            flush,
-            estimate: head.estimate,
-        }
+        let Head { request, offset, bytes, estimate, .. } = head;
+        Dispatch { piece, stream: id, request, offset, bytes, flush, estimate }
     }
 
     /// A piece of a request went out. Answers whether it must end with a flush.

@@ -299,14 +299,16 @@ impl DiskTime {
     /// How long the device is held at most for an owner that is idle for now: the cost of taking it from that
     /// stream. For one that is behind by more than its slice the switch to the next stream counts, too: it would
     /// wait for all of that stream's slice. For one that starves as a guest it is a request's time among others,
-    /// which its next one would take.
+    /// which its next one would take. For one that wrote it is a flush of as much as one of its writes.
     fn idle_timeout(&mut self, owner: StreamId) -> i64 {
         let length = self.length(owner);
         let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
         let switch = self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next));
+        let each = |slice: &Slice| self.flush(slice) / slice.unflushed.max(1);
+        let flush = self.slice.as_ref().map_or(0, each);
         let starving = Some(&self.accounts[owner]).filter(|it| it.starves(self.share(owner)));
         let beside = starving.and_then(|account| account.pace.beside()).unwrap_or(0);
-        switch.max(beside.min(self.horizon().as_tokens()))
+        switch.max(beside.max(flush).min(self.horizon().as_tokens()))
     }
 
     /// How long a round is.
@@ -693,8 +695,9 @@ impl DiskTime {
         };
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let gain = -self.accounts[owner].switch[0].value;
-        let writes = self.accounts[owner].habits.writes && !self.flushes();
-        if began.is_some() && writes && gain > 0 {
+        let writes = self.accounts[owner].habits.writes;
+        let flushed = writes && self.flushes();
+        if began.is_some() && writes && !flushed && gain > 0 {
             let before = self.gained.filter(|(of, _)| *of == owner).map_or(0, |(_, left)| left);
             self.gained = Some((owner, (before + gain).min(most)));
         }
@@ -702,7 +705,10 @@ impl DiskTime {
         for (at, loss) in [began, ended].into_iter().enumerate() {
             let Some(loss) = loss else { continue };
             self.accounts[owner].switch[at].add(loss);
-            self.switch[at].add(loss);
+            // A cache that a flush has emptied hides what the switch costs.
+            if !flushed {
+                self.switch[at].add(loss);
+            }
         }
         if self.accounts[owner].state != State::Away {
             self.count(owner);
@@ -739,8 +745,7 @@ impl Policy for DiskTime {
                 return pick;
             }
             let flushes = self.flushes() && streams.at_work() == 0;
-            if let Some(slice) = self.slice.as_mut().filter(|slice| flushes && slice.unflushed > 0)
-            {
+            if let Some(slice) = self.slice.as_mut().filter(|it| flushes && it.unflushed > 0) {
                 slice.end();
                 return Pick::Flush(slice.owner);
             }

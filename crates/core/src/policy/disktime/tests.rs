@@ -35,6 +35,15 @@ fn head(stream: StreamId, offset: u64) -> Head {
     Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape, grains }
 }
 
+/// One piece of a slice that began at zero came back, the `nth` of pieces that take as long.
+fn one_piece(slice: &mut Slice, nth: u32, took: Duration) {
+    let (request, kind) = (RequestId(nth), Kind::Read);
+    let [estimate, charge, modelled, response] = [took; 4];
+    let piece = PieceDone { request, kind, estimate, charge, took, modelled, response };
+    let done = Duration::from_nanos(took.as_nanos() * u64::from(nth));
+    slice.piece(Instant::ZERO + done, &piece, 1);
+}
+
 /// Guests wait for the sake of learning for half of the time as long as nothing is known, and for little of it
 /// later on.
 #[test]
@@ -120,19 +129,7 @@ fn pieces_that_have_become_longer_are_no_cost_of_a_switch() {
     let long = Duration::from_micros(500);
     known(&mut policy, ONE).pace.add(Instant::ZERO, 100_000_000, 100_000_000, 10_000);
     let mut slice = Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false);
-    for at in 1..=20 {
-        let piece = PieceDone {
-            request: RequestId(at),
-            kind: Kind::Read,
-            estimate: long,
-            charge: long,
-            took: long,
-            modelled: long,
-            response: long,
-        };
-        let done = Duration::from_micros(500 * u64::from(at));
-        slice.piece(Instant::ZERO + done, &piece, 1);
-    }
+    (1..=20).for_each(|piece| one_piece(&mut slice, piece, long));
     policy.slice = Some(slice);
     policy.end_slice(at(10));
     let switch = known(&mut policy, ONE).switch[0];
@@ -369,6 +366,40 @@ fn the_device_is_held_for_no_longer_than_a_slice() {
     assert_eq!(policy.idle_timeout(ONE), 4_000_000);
     known(&mut policy, ONE).pace.respond(ms(60_000), ms(1), 1);
     assert_eq!(policy.idle_timeout(ONE), HORIZON.as_tokens());
+}
+
+/// A client that thinks for a millisecond between two writes would else have a slice for each, and a flush.
+#[test]
+fn the_device_is_held_for_a_writer_for_as_long_as_a_flush_takes_for_each_write() {
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE).flush_each.add(8_000_000);
+    known(&mut policy, ONE).switch.iter_mut().for_each(|it| it.count = 2);
+    policy.slice = Some(Slice::new(ONE, Instant::ZERO, Duration::from_millis(100), false));
+    assert_eq!(policy.idle_timeout(ONE), SWITCH_LEAST);
+    policy.slice.as_mut().expect("one began").wrote(Kind::Write);
+    assert_eq!(policy.idle_timeout(ONE), 8_000_000);
+    known(&mut policy, ONE).flush_each.add(60_000_000_000);
+    assert_eq!(policy.idle_timeout(ONE), HORIZON.as_tokens());
+}
+
+/// The beginning of a slice is the faster for a flush before: with that in the mean, a reader that was not seen would be
+/// held for too short a time to be seen.
+#[test]
+fn a_usual_switch_is_one_to_a_stream_that_does_not_write_into_an_empty_cache() {
+    let seen = |writes: bool, flushes: bool| {
+        let mut policy = DiskTime::default();
+        (policy.device.flushes, policy.device.depth) = (flushes, 1);
+        let account = known(&mut policy, ONE);
+        account.habits.writes = writes;
+        account.pace.add(Instant::ZERO, 100_000_000, 10_000_000, 10);
+        let mut slice = Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false);
+        (1..=20).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
+        policy.slice = Some(slice);
+        policy.end_slice(at(10));
+        assert_eq!(known(&mut policy, ONE).switch[0].count, 1);
+        policy.switch[0].count
+    };
+    assert_eq!([seen(false, true), seen(true, true), seen(true, false)], [1, 0, 1]);
 }
 
 /// A member that lends its part to its family has no share. Time that it is charged then is counted by the share that
