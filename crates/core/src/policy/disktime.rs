@@ -584,7 +584,7 @@ impl DiskTime {
         let length = slice.length.as_tokens();
         // Beside guests the owner may have little of its slice, which ends all the same.
         let beside = if slice.was_mixed { now.since(slice.began) } else { Duration::ZERO };
-        let used = account.used - slice.used + self.flush(slice);
+        let used = (account.used - slice.used).saturating_add(self.flush(slice));
         let used = used.max(beside.as_tokens());
         used >= length && (shown || !works || used >= 4 * length)
     }
