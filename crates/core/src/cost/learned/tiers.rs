@@ -163,8 +163,8 @@ impl OnTiers {
             reckoned => (sums.longer(kind), reckoned),
         };
         let all = (0..KINDS).map(|kind| sums.longer(kind)).sum::<i128>();
-        let cost = (listed * own / reckoned.max(1)).min(i128::from(u64::MAX));
-        Some(if of_kind > 0 { cost * took / all.max(1) } else { cost })
+        let cost = scaled(listed, own, reckoned);
+        Some(if of_kind > 0 { scaled(cost, took, all) } else { cost })
     }
 }
 
@@ -205,7 +205,7 @@ impl Sums {
                 0 => (took, reckoned),
                 reckoned => (others.took[tier][kind], reckoned),
             };
-            self.took[tier][kind] = self.listed[tier][kind] * took / reckoned;
+            self.took[tier][kind] = scaled(self.listed[tier][kind], took, reckoned);
         }
     }
 
@@ -220,7 +220,7 @@ impl Sums {
             let [listed, took] =
                 [&mut self.listed, &mut self.took].map(|of| &mut of[tier as usize][kind]);
             let before = core::mem::replace(listed, reckoned * part / ONE);
-            *took = *took * *listed / before;
+            *took = scaled(*took, *listed, before);
         }
     }
 
@@ -270,6 +270,11 @@ impl Sums {
         let of_kinds = self.listed.iter_mut().chain(&mut self.took).flatten();
         of_kinds.chain(&mut self.response)
     }
+}
+
+/// `value × by ÷ of` of times, at most 2^64 ns: further products of such times stay within 128 bits, or saturate.
+fn scaled(value: i128, by: i128, of: i128) -> i128 {
+    (value.saturating_mul(by) / of.max(1)).min(u64::MAX.into())
 }
 
 #[cfg(test)]
@@ -521,5 +526,35 @@ mod tests {
         let (chance, few) = (among(MS * 12 / 10), among(MS * 4 / 3));
         assert!(chance > 1_050, "its pieces take what they take: {chance} us");
         assert!((990..=1_010).contains(&few), "it has few: {few} us");
+    }
+
+    /// A stream whose list says nearly nothing of pieces that take a thousand seconds, and the other way round: the
+    /// products of such sums were beyond 128 bits, and the device's thread ended.
+    #[test]
+    fn no_sequence_of_extremes_overflows() {
+        for case in 0..2_000_u64 {
+            let mut random = case;
+            let mut next = |bound: u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (random >> 33) % bound
+            };
+            let mut stream = OnTiers::default();
+            for _ in 0..30 {
+                let kind = usize::try_from(next(KINDS as u64)).expect("few");
+                let tier = if next(2) == 0 { Tier::Fast } else { Tier::Slow };
+                let [listed, took, response] = [0; 3].map(|_| (1_i128 << next(64)) - 1);
+                let alone = [None, Some(true)][usize::try_from(next(2)).expect("few")];
+                for _ in 0..1 << next(11) {
+                    stream.seen(kind, Served { tier, listed, took, response }, alone);
+                    stream.judge();
+                }
+                let hits = [None, Some(i128::from(next(1 << 16)))];
+                for hits in hits {
+                    if let Some(cost) = stream.cost(kind, (1 << next(64)) - 1, hits) {
+                        assert!(cost >= 0, "case {case}: {cost}");
+                    }
+                }
+            }
+        }
     }
 }
