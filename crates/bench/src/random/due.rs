@@ -43,7 +43,9 @@ impl AloneStore for NoStore {
 /// Every stream's of a cell, from the store if it has them.
 pub(super) fn alone(cell: &Cell, store: &dyn AloneStore) -> Vec<Alone> {
     let key = key(cell);
-    let kept = store.load(&key).and_then(|text| text.lines().map(Alone::read).collect());
+    // A text that was cut short may end within a figure, which reads as another one.
+    let whole = store.load(&key).filter(|text| text.ends_with('\n'));
+    let kept = whole.and_then(|text| text.lines().map(Alone::read).collect());
     if let Some(kept) = kept.filter(|kept: &Vec<Alone>| kept.len() == cell.tenants.len()) {
         return kept;
     }
@@ -221,6 +223,13 @@ mod tests {
         let cell = server(vec![(busy(1), 33), (with(Rhythm::Poisson(0.3)), 67)]);
         let first = alone(&cell, &store);
         assert_eq!(alone(&cell, &store), first);
+        // A copy that was cut short ended within the last figure, and was believed.
+        let whole = store.load(&key(&cell)).expect("it was kept");
+        for length in [whole.len() - 1, whole.len() - 4, whole.len() / 2, 0] {
+            store.save(&key(&cell), &whole[..length]);
+            assert_eq!(alone(&cell, &store), first, "of {length} bytes");
+            assert_eq!(store.load(&key(&cell)).as_ref(), Some(&whole), "it is kept anew");
+        }
         let other = server(vec![(busy(1), 51)]);
         assert_ne!(key(&cell), key(&other));
     }
