@@ -64,9 +64,26 @@ fn the_report_names_the_command_of_each_of_the_worst_streams_and_a_page_shows_th
     assert!(out.join("random.svg").exists() && out.join("random.json").exists());
 }
 
+/// The command printed for a cell that ran without its latency bounds ran it with them.
+#[test]
+fn the_command_of_a_worst_stream_runs_the_cell_as_it_was() {
+    let output = bench(&["--seed", "3", "--cells", "1", "--policy", "fifo", "--no-latency"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let command = "disktime bench random --seed 3 --cell 0 --policy fifo --no-latency\n";
+    assert!(text.contains(command), "{text}");
+}
+
 #[test]
 fn wrong_arguments_are_named_with_what_is_allowed() {
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 10] = [
+        // No device is old enough for seed 0: a draw panicked.
+        (&["--seed", "0"], &["--seed", "0", "1.."]),
+        (&["--seeds", "0-2"], &["--seeds", "0-2", "at least 1"]),
+        // Its cells counted twice in every sum.
+        (
+            &["--policy", "fifo", "--policy", "argon", "--policy", "fifo"],
+            &["--policy fifo", "named twice", "each policy once"],
+        ),
         (&["--cells", "0"], &["--cells", "0", "1..=10000"]),
         (&["--cell", "10000"], &["--cell", "10000", "0..10000"]),
         (&["--group", "tape"], &["--group", "tape", "depth1, disks, flash"]),

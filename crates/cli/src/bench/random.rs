@@ -34,8 +34,9 @@ const SEEDS_MAX: u64 = 10_000;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", registries::policies()))]
 pub(super) struct Arguments {
-    /// Decides everything about the cells
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
+    /// Decides everything about the cells: 1 or more
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds",
+          value_parser = clap::value_parser!(u64).range(1..))]
     seed: u64,
     /// Several seeds, both included
     #[arg(long, value_name = "A-B")]
@@ -84,11 +85,17 @@ impl FromStr for Seeds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = || format!("A-B with A at most B, at most {SEEDS_MAX} of them, is needed");
+        let allowed = || {
+            format!("A-B with A at least 1 and at most B, at most {SEEDS_MAX} of them, is needed")
+        };
         let (from, to) = text.split_once('-').ok_or_else(allowed)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| allowed());
         let (from, to) = (number(from)?, number(to)?);
-        if from <= to && to - from < SEEDS_MAX { Ok(Self { from, to }) } else { Err(allowed()) }
+        if (1..=to).contains(&from) && to - from < SEEDS_MAX {
+            Ok(Self { from, to })
+        } else {
+            Err(allowed())
+        }
     }
 }
 
@@ -134,7 +141,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     print_summaries(&random::summaries(&rows));
     print_versus(&rows);
     if arguments.cell.is_none() {
-        policies.iter().for_each(|policy| print_worst(&rows, policy.name));
+        policies.iter().for_each(|policy| print_worst(arguments, &rows, policy.name));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -144,6 +151,13 @@ impl Arguments {
         let find = |name: &String| {
             disktime_rivals::find(name).map_err(|error| BadInput(format!("--policy: {error}")))
         };
+        let twice = |(place, name): &(usize, &String)| self.policies[..*place].contains(*name);
+        if let Some((_, name)) = self.policies.iter().enumerate().find(twice) {
+            let text = format!(
+                "--policy {name}: named twice, and its cells would count twice: name each policy once"
+            );
+            return Err(BadInput(text));
+        }
         self.policies.iter().map(find).collect()
     }
 
@@ -163,6 +177,14 @@ impl Arguments {
         let options = [(self.no_latency, " --no-latency"), (self.oracle, " --oracle")];
         options.iter().filter(|(is_set, _)| *is_set).for_each(|(_, option)| command += option);
         command
+    }
+
+    /// The command that runs one cell of these again, as it was.
+    fn command_of_cell(&self, row: &Row) -> String {
+        let Row { policy, seed, cell, .. } = row;
+        let command =
+            format!("disktime bench random --seed {seed} --cell {cell} --policy {policy}");
+        if self.no_latency { command + " --no-latency" } else { command }
     }
 
     fn cells(&self) -> Vec<CellId> {
@@ -287,14 +309,14 @@ fn print_versus(rows: &[Row]) {
     println!("\n{better}");
 }
 
-fn print_worst(rows: &[Row], policy: &str) {
+fn print_worst(arguments: &Arguments, rows: &[Row], policy: &str) {
     println!("\nworst streams of {policy}:");
     for (row, stream) in random::worst(rows, policy, 20) {
-        let Row { device, depth, seed, cell, .. } = row;
+        let Row { device, depth, .. } = row;
         let (insulation, share) = (stream.throughput.insulation, percent(stream.share));
         println!("{insulation:.3} at {share}, {} on {device}, depth {depth}", stream.name);
         println!("{}", wrapped(&stream.what));
-        println!("  disktime bench random --seed {seed} --cell {cell} --policy {policy}");
+        println!("  {}", arguments.command_of_cell(row));
     }
 }
 
