@@ -1,5 +1,6 @@
 //! The thread that answers questions to a running daemon: steps of bitmaps, guests, take-overs.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -7,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
-use rustix::event::{PollFd, PollFlags, poll};
+use disktime_core::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::bitmap::{BitmapStep, BitmapView};
+use crate::clock;
 use crate::daemon_socket::{AskError, Caller, DaemonSocket};
 use crate::desk::Catalog;
 use crate::guests::{Hosts, Invitation};
@@ -19,6 +22,9 @@ use crate::take_over::{Successor, VERSION};
 
 /// How long a device's thread may take for a step.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a caller may be there before it asks, and callers that may be there: of more the first one goes.
+const SILENT: disktime_core::Duration = disktime_core::Duration::from_secs(5);
+const SILENT_MAX: usize = 64;
 
 /// Asks the daemon of a state directory how a virtual disk's bitmaps are, after a step of one of them if
 /// one is named.
@@ -51,24 +57,62 @@ pub(crate) struct CommandDesk {
 }
 
 impl CommandDesk {
-    /// Answers, one command after the other, until told to end.
+    /// Answers, one command after the other, until told to end. A caller that has not asked yet holds up no other
+    /// one.
     pub(crate) fn run(self) -> io::Result<()> {
+        // Callers that have not asked, with the end of their time: the first one's comes first.
+        let mut silent: VecDeque<(Caller, Instant)> = VecDeque::new();
         loop {
-            let mut polled = [
-                PollFd::new(&*self.closing, PollFlags::IN),
-                PollFd::new(&*self.socket, PollFlags::IN),
-            ];
-            match poll(&mut polled, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if !polled[0].revents().is_empty() {
+            let (closing, ready) = self.poll(&silent)?;
+            if closing {
                 return Ok(());
             }
-            if let Err(error) = self.socket.accept().and_then(|caller| self.serve(caller)) {
-                tracing::debug!(%error, "a command was not answered");
+            let now = clock::now();
+            let mut ready = ready.into_iter();
+            let somebody_calls = ready.next().expect("one for the socket");
+            let (asking, still) = std::mem::take(&mut silent)
+                .into_iter()
+                .zip(ready)
+                .partition::<VecDeque<_>, _>(|(_, asks)| *asks);
+            silent = still.into_iter().map(|(caller, _)| caller).collect();
+            silent.retain(|(_, until)| *until > now);
+            for ((caller, _), _) in asking {
+                if let Err(error) = self.serve(caller) {
+                    tracing::debug!(%error, "a command was not answered");
+                }
+            }
+            if somebody_calls {
+                match self.socket.accept() {
+                    Ok(caller) => silent.push_back((caller, now + SILENT)),
+                    Err(error) => tracing::debug!(%error, "a command can't come in"),
+                }
+                if silent.len() > SILENT_MAX {
+                    silent.pop_front();
+                }
             }
         }
+    }
+
+    /// Waits until something is to be done: whether the thread is to end, whether somebody calls, and which
+    /// callers ask.
+    fn poll(&self, silent: &VecDeque<(Caller, Instant)>) -> io::Result<(bool, Vec<bool>)> {
+        let mut polled = vec![
+            PollFd::new(&*self.closing, PollFlags::IN),
+            PollFd::new(&*self.socket, PollFlags::IN),
+        ];
+        polled.extend(silent.iter().map(|(it, _)| PollFd::new(&it.socket, PollFlags::IN)));
+        let left = silent.front().map(|(_, until)| until.since(clock::now()).as_nanos());
+        let timeout = left.map(|nanos| Timespec {
+            tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
+        });
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
+        let closing = ready.next().expect("the first one is the thread's own");
+        Ok((closing, ready.collect()))
     }
 
     fn serve(&self, caller: Caller) -> io::Result<()> {
@@ -128,5 +172,48 @@ impl CommandDesk {
                 Err(format!("vdisk {name}: its device's thread does not answer"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+    use crate::memory::Budget;
+
+    /// Each caller that said nothing held all others up for 5 s, and these give up after as long.
+    #[test]
+    fn callers_that_say_nothing_hold_up_no_command() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let closing = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+        let desk = CommandDesk {
+            socket: Arc::new(DaemonSocket::bind(state).unwrap()),
+            catalog: Arc::new(Catalog::new(Budget::new(1 << 20))),
+            hosts: Arc::default(),
+            stays: None,
+            successors: crossbeam_channel::bounded(1).0,
+            closing: Arc::clone(&closing),
+        };
+        let [few, many] = std::thread::scope(|scope| {
+            scope.spawn(|| desk.run().unwrap());
+            let ask = || ask_bitmaps(state, "db", None).unwrap_err().to_string();
+            let silent = |count| (0..count).map(|_| Caller::dial(state)).collect::<Vec<_>>();
+            let _first = silent(4);
+            let few = ask();
+            let many = few.contains("no virtual disk db").then(|| {
+                // More than may be there: the one that came last may still ask.
+                let mut silent = silent(2 * SILENT_MAX);
+                let last = silent.pop().unwrap().unwrap();
+                let answer = ask();
+                last.say(&Question::TakeOver { version: 0 }).unwrap();
+                last.hear::<Answer>().map(|_| answer).unwrap_or_default()
+            });
+            crate::wakeup::wake(&closing);
+            [few, many.unwrap_or_default()]
+        });
+        assert!(few.contains("no virtual disk db"), "{few}");
+        assert_eq!(many, few);
     }
 }
