@@ -12,11 +12,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::BackEndKind;
-use crate::bitmap::{Bitmap, BitmapSpec};
+use crate::bitmap::{BITMAPS_MAX, BLOCKS_MAX, Bitmap, BitmapSpec, GRANULARITIES};
 use crate::checksum::checksum;
 use crate::config::{DeviceConfig, VdiskConfig};
 use crate::daemon_socket::DaemonSocket;
-use crate::durable::{Next, sync_directory_of};
+use crate::durable::{Next, read_small, sync_directory_of};
 use crate::shard::LeftBitmaps;
 
 const MAGIC: &[u8; 16] = b"disktime bitmaps";
@@ -130,15 +130,15 @@ fn save(state: &Path, of: &Of, bitmaps: &[Bitmap]) -> io::Result<()> {
 /// The bitmaps as they were kept, as far as they are of this virtual disk; those of which nothing is
 /// known are dirty as a whole.
 fn load(state: &Path, (of, found): (&Of, Option<u64>), specs: &[BitmapSpec]) -> Vec<Bitmap> {
-    let kept = fs::read(path(state, &of.vdisk)).ok();
-    let kept = match kept.map(|bytes| parse(&bytes, (of, found.unwrap_or(of.bytes)))) {
-        Some(Ok(kept)) => kept,
-        Some(Err(reason)) => {
-            tracing::warn!(vdisk = of.vdisk, reason, "its bitmaps can't be used: all is dirty");
-            Vec::new()
-        }
-        None => Vec::new(),
+    let kept = match read_small(&path(state, &of.vdisk), longest(of.bytes)) {
+        Ok(bytes) => parse(&bytes, (of, found.unwrap_or(of.bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
     };
+    let kept = kept.unwrap_or_else(|reason| {
+        tracing::warn!(vdisk = of.vdisk, reason, "its bitmaps can't be used: all is dirty");
+        Vec::new()
+    });
     let find = |spec: &BitmapSpec| {
         let wanted = (&spec.name, spec.granularity);
         match kept.iter().find(|it| (&it.spec.name, it.spec.granularity) == wanted) {
@@ -157,6 +157,15 @@ pub(crate) fn invalidate(state: &Path, vdisk: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// The longest file of the bitmaps of a virtual disk of so many bytes: as many as it may have, in the smallest
+/// blocks.
+fn longest(bytes: u64) -> u64 {
+    let blocks = bytes.div_ceil(GRANULARITIES[0]).min(BLOCKS_MAX);
+    let bitmap = 2 * 8 * blocks.div_ceil(64);
+    let rest = MAGIC.len() + 4 + 4 + HEAD_MAX + 8;
+    BITMAPS_MAX as u64 * bitmap + rest as u64
 }
 
 fn parse(bytes: &[u8], (of, found): (&Of, u64)) -> Result<Vec<Bitmap>, String> {
@@ -189,6 +198,11 @@ fn parse(bytes: &[u8], (of, found): (&Of, u64)) -> Result<Vec<Bitmap>, String> {
     for Entry { name, granularity, is_begun } in head.bitmap {
         if !granularity.is_power_of_two() {
             return Err(format!("granularity = {granularity}: no power of two"));
+        }
+        // Memory is taken for no more than is in the file.
+        let words = head.of.bytes.div_ceil(granularity).div_ceil(64);
+        if rest.len() as u64 / (2 * 8) < words {
+            return Err(cut());
         }
         let mut bitmap = Bitmap::dirty(BitmapSpec { id: 0, name, granularity }, head.of.bytes);
         for word in bitmap.begun.iter_mut().chain(&mut bitmap.fresh) {
@@ -247,6 +261,23 @@ mod tests {
         invalidate(state, "db").unwrap();
         let lost = load(state, (&of(10 << 20), None), &[spec("daily")]);
         assert_eq!(lost, [Bitmap::dirty(spec("daily"), 10 << 20)], "as after a crash");
+    }
+
+    /// A file of 100 GB, or a small one that says it is of a huge virtual disk, took all memory.
+    #[test]
+    fn a_file_takes_no_more_memory_than_bitmaps_of_its_virtual_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        save(state, &of(1 << 60), &[kept()]).unwrap();
+        let cut = parse(&fs::read(path(state, "db")).unwrap(), (&of(1 << 60), 1 << 60));
+        assert_eq!(cut, Err("the file is cut short".to_owned()));
+        // Eight bitmaps of two sets, of 2560 blocks of 4 KiB.
+        let most = longest(10 << 20);
+        assert_eq!(most - longest(0), 8 * 2 * 2560 / 8);
+        assert!(longest(u64::MAX) < 200 << 20);
+        fs::File::create(path(state, "db")).unwrap().set_len(100 << 30).unwrap();
+        let dirty = [Bitmap::dirty(spec("daily"), 10 << 20)];
+        assert_eq!(load(state, (&of(10 << 20), None), &[spec("daily")]), dirty);
     }
 
     #[test]
