@@ -55,10 +55,14 @@ impl ServedFile {
     /// Makes a regular file so long, durably; from now on it must be no shorter. Blocks.
     pub(crate) fn set_length(&self, bytes: u64) -> io::Result<()> {
         // While its length changes it has the smaller one at least.
-        if let Some(expected) = &self.expected {
-            expected.bytes.fetch_min(bytes, Ordering::Relaxed);
+        let expected = self.expected.as_ref();
+        let before = expected.map(|it| it.bytes.fetch_min(bytes, Ordering::Relaxed));
+        if let Err(error) = self.file.set_len(bytes) {
+            if let (Some(expected), Some(before)) = (expected, before) {
+                expected.bytes.store(before, Ordering::Relaxed);
+            }
+            return Err(error);
         }
-        self.file.set_len(bytes)?;
         self.file.sync_all()?;
         if let Some(expected) = &self.expected {
             expected.bytes.store(bytes, Ordering::Relaxed);

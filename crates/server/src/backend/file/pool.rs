@@ -420,10 +420,8 @@ impl PoolDirectory {
             );
             return Err(PoolError::Size { size, allowed });
         }
-        // First the identity: a crash leaves a file that is longer than it says.
-        self.file.change(&mut self.pool.identity, &[(name, Some(size))])?;
-        let cut = file.set_len(size.next_multiple_of(BLOCK).min(len));
-        cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
+        let cut = |bytes| file.set_len(bytes).and_then(|()| file.sync_all());
+        self.file.shrink(&mut self.pool.identity, (name, size), (&path, &file), cut)
     }
 }
 

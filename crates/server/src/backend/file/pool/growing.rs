@@ -133,12 +133,12 @@ impl GrowingPool {
     /// # Errors
     /// If the system refuses.
     pub(crate) fn shrink(&mut self, name: &str, size: u64) -> Result<(), PoolError> {
-        // First the identity: a crash leaves a file that is longer than it says.
-        self.file.change(&mut self.pool.identity, &[(name, Some(size))])?;
         let path = self.pool.file_of(name);
-        self.files.get(name).map_or(Ok(()), |file| {
-            file.set_length(size.next_multiple_of(BLOCK)).map_err(io_at(&path))
-        })
+        let Some(file) = self.files.get(name) else {
+            return self.file.change(&mut self.pool.identity, &[(name, Some(size))]);
+        };
+        let cut = |bytes| file.set_length(bytes);
+        self.file.shrink(&mut self.pool.identity, (name, size), (&path, file.file()), cut)
     }
 
     /// Whether these virtual disks' files can have these sizes: whether they are as they were recorded.

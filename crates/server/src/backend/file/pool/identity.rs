@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{IDENTITY, PoolDisk, PoolError, io_at};
+use crate::backend::blocks::BLOCK;
 use crate::backend::file::lock;
 use crate::checksum::checksum;
 use crate::durable::{Next, RECORD_MAX, read_open};
@@ -157,6 +158,32 @@ impl IdentityFile {
         Ok(())
     }
 
+    /// Enters a smaller size of a virtual disk, then has its file cut. If that fails the old size is entered again,
+    /// unless the file is shorter already: the next daemon refuses a file that is not as long as its entry says.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(super) fn shrink(
+        &mut self,
+        identity: &mut Identity,
+        (name, size): (&str, u64),
+        (path, file): (&Path, &File),
+        cut: impl FnOnce(u64) -> io::Result<()>,
+    ) -> Result<(), PoolError> {
+        let before = identity.vdisks.get(name).copied();
+        let len = file.metadata().map_err(io_at(path))?.len();
+        // First the identity: a crash leaves a file that is longer than it says.
+        self.change(identity, &[(name, Some(size))])?;
+        cut(size.next_multiple_of(BLOCK).min(len)).map_err(|error| {
+            if file.metadata().is_ok_and(|it| it.len() == len)
+                && let Err(error) = self.change(identity, &[(name, before)])
+            {
+                tracing::warn!(%error, vdisk = name, "its file stays longer than its entry in the pool");
+            }
+            io_at(path)(error)
+        })
+    }
+
     /// The whole file takes the place of what is there.
     ///
     /// # Errors
@@ -277,6 +304,7 @@ fn put(path: &Path, identity: &Identity) -> Result<Placed, PoolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::served_file::ServedFile;
 
     fn identity(vdisks: &[(&str, u64)]) -> Identity {
         let vdisks = vdisks.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
@@ -404,6 +432,27 @@ mod tests {
         file.change(&mut now, &[("b", Some(512))]).unwrap();
         drop((file, other));
         assert_eq!(reopened(here.path()), identity(&[("a", 4096), ("b", 512)]));
+    }
+
+    /// The entry stayed small when the file could not be cut: the next daemon refused the file, which was larger.
+    #[test]
+    fn a_file_that_can_not_be_cut_has_its_old_size() {
+        let here = tempfile::tempdir().unwrap();
+        let mut now = identity(&[("a", 8192)]);
+        let mut file = IdentityFile::make(here.path(), &now).unwrap();
+        let path = here.path().join("a.raw");
+        std::fs::write(&path, [0; 8192]).unwrap();
+        // One that is open to read can't be cut.
+        let served = ServedFile::new(File::open(&path).unwrap(), &path).unwrap();
+        let cut = |bytes| served.set_length(bytes);
+        file.shrink(&mut now, ("a", 4096), (&path, served.file()), cut).unwrap_err();
+        assert!(!served.is_whole(1, 4096), "it has to be as long as before");
+        let open = File::options().write(true).open(&path).unwrap();
+        let cut = |bytes| open.set_len(bytes).and(Err(io::Error::other("no sync")));
+        assert_eq!(now, identity(&[("a", 8192)]));
+        file.shrink(&mut now, ("a", 4096), (&path, &open), cut).unwrap_err();
+        drop(file);
+        assert_eq!(reopened(here.path()), identity(&[("a", 4096)]), "it is cut, perhaps");
     }
 
     fn lock_is_taken(file: &File) -> bool {
