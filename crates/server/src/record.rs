@@ -4,6 +4,7 @@
 //! what does not fit is left out and counted. The format is the workload crate's own:
 //! `time_ns,op,offset,bytes`, times from the first request on.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -34,28 +35,65 @@ pub(crate) struct Recorder {
     left_out: u64,
 }
 
-impl Recorder {
-    /// Makes the trace's file, or a numbered one if there is a trace, and starts its thread. Blocks; not
-    /// to be called on a shard.
+/// The traces of a daemon: those begun for virtual disks that are not served yet, by name, and the threads that
+/// write.
+#[derive(Default)]
+pub(crate) struct Recorders {
+    begun: BTreeMap<String, Begun>,
+    pub(crate) threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// A trace's file that has no requests yet. It goes again when this is dropped.
+struct Begun {
+    file: File,
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Recorders {
+    /// Makes a virtual disk's trace, or a numbered one if there is a trace. Blocks; not to be called on a shard.
     ///
     /// # Errors
     /// If there is anything but a trace of ours, or the file can't be made.
-    pub(crate) fn start(
-        path: &Path,
-        vdisk: &str,
-    ) -> io::Result<(Self, JoinHandle<io::Result<()>>)> {
+    pub(crate) fn begin(&mut self, path: &Path, vdisk: &str) -> io::Result<()> {
         let (file, path) = new_file(path)?;
-        tracing::info!(vdisk, file = %path.display(), "requests are recorded");
-        let mut to = BufWriter::new(file);
-        to.write_all(HEADER)?;
-        to.flush()?;
+        let begun = Begun { file, path, is_kept: false };
+        (&begun.file).write_all(HEADER)?;
+        self.begun.insert(vdisk.to_owned(), begun);
+        Ok(())
+    }
+
+    /// Starts the thread of a virtual disk's trace, which is begun if it was not. Blocks; not to be called on a
+    /// shard.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin), or if there is no thread.
+    pub(crate) fn start(&mut self, path: &Path, vdisk: &str) -> io::Result<Recorder> {
+        if !self.begun.contains_key(vdisk) {
+            self.begin(path, vdisk)?;
+        }
+        let mut begun = self.begun.remove(vdisk).expect("it was begun just now, or before");
+        tracing::info!(vdisk, file = %begun.path.display(), "requests are recorded");
+        let to = BufWriter::new(begun.file.try_clone()?);
         let (records, incoming) = crossbeam_channel::bounded(WAITING_MAX);
         let thread = std::thread::Builder::new()
             .name("record".to_owned())
             .spawn(move || write_all(&incoming, to))?;
-        Ok((Self { records, left_out: 0 }, thread))
+        begun.is_kept = true;
+        self.threads.push(thread);
+        Ok(Recorder { records, left_out: 0 })
     }
+}
 
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _gone_already = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Recorder {
     /// Notes a request, without waiting.
     pub(crate) fn note(&mut self, record: Record) {
         if self.records.try_send(record).is_err() {
@@ -148,6 +186,22 @@ fn name(kind: Kind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A trace that was begun for a take-over that failed would be one more file for each attempt.
+    #[test]
+    fn a_trace_that_was_begun_and_not_started_goes_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let [first, second] = ["a.csv", "b.csv"].map(|name| directory.path().join(name));
+        let mut recorders = Recorders::default();
+        recorders.begin(&first, "a").unwrap();
+        recorders.begin(&second, "b").unwrap();
+        assert!(recorders.begin(&directory.path().join("none/c.csv"), "c").is_err());
+        drop(recorders.start(&first, "a").unwrap());
+        recorders.threads.pop().unwrap().join().unwrap().unwrap();
+        drop(recorders);
+        assert_eq!(std::fs::read(&first).unwrap(), HEADER);
+        assert!(!second.exists());
+    }
 
     /// A restart truncated the last run's trace, and a typing error in the configuration any file of
     /// the daemon's user: `record` overwrote what it found.

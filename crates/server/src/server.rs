@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -30,7 +29,7 @@ use crate::kept_bitmaps::{self, Keeper};
 use crate::listener::{Inherited, Listener};
 use crate::memory::Budget;
 use crate::opened_device::{Ground, Opened};
-use crate::record::Recorder;
+use crate::record::Recorders;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
 use crate::room::Room;
 use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId};
@@ -137,7 +136,7 @@ pub struct Server {
     closing: Arc<OwnedFd>,
     reports: Arc<ReportStats>,
     threads: Threads,
-    recorders: Vec<JoinHandle<io::Result<()>>>,
+    recorders: Recorders,
     bitmap_numbers: BitmapNumbers,
     roll: Roll,
     handing: Handing,
@@ -249,6 +248,9 @@ impl Server {
         if let Some(predecessor) = &predecessor {
             crate::check::rehearse(&config, predecessor.process())?;
         }
+        // A trace that can't be begun after *go* would end both daemons.
+        let recorders =
+            if predecessor.is_some() { begin_traces(&config)? } else { Recorders::default() };
         // From here on this daemon is the one to serve.
         let taken = predecessor.map(Predecessor::let_go).transpose();
         let taken = taken.map_err(StartError::TakeOver)?;
@@ -283,7 +285,7 @@ impl Server {
             closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
             reports: Arc::default(),
             threads: Threads::new(),
-            recorders: Vec::new(),
+            recorders,
             bitmap_numbers: BitmapNumbers::default(),
             handing,
         };
@@ -487,12 +489,10 @@ impl Server {
         kept: Option<(&Keeper, Option<&BTreeMap<String, u64>>)>,
     ) -> Result<(VdiskView, Vdisk), StartError> {
         let stats = Arc::new(VdiskStats::of(vdisk.size));
-        let start = |path| Recorder::start(path, &vdisk.name);
-        let recorder = vdisk.record.as_deref().map(start).transpose();
+        let path = vdisk.record.as_deref();
+        let recorder = path.map(|path| self.recorders.start(path, &vdisk.name)).transpose();
         let recorder =
             recorder.map_err(|error| StartError::Trace { vdisk: vdisk.name.clone(), error })?;
-        let (recorder, thread) = recorder.unzip();
-        self.recorders.extend(thread);
         let id = VdiskId(self.roll.next_id);
         self.roll.next_id += 1;
         let specs = self.bitmap_numbers.specs(vdisk, &[]);
@@ -616,7 +616,7 @@ impl Server {
         self.shards.drain(..).for_each(|shard| shard.tell_surely(Message::Drain));
         let mut outcome = self.threads.join(until).map(drop);
         // Recorders end once their shards have.
-        for recorder in self.recorders.drain(..) {
+        for recorder in self.recorders.threads.drain(..) {
             outcome = outcome.and(threads::join(recorder, until).map(drop));
         }
         outcome
@@ -701,6 +701,17 @@ fn export(device: &DeviceConfig, vdisk: &VdiskConfig, can: Abilities) -> ExportI
     let description = vdisk.export.description.clone();
     let description = description.unwrap_or_else(|| format!("a virtual disk of {}", device.name));
     ExportInfo { name: vdisk.name.clone(), description, size_bytes: vdisk.size, flags, block_sizes }
+}
+
+/// The traces of all virtual disks that are recorded, begun.
+fn begin_traces(config: &Config) -> Result<Recorders, StartError> {
+    let mut recorders = Recorders::default();
+    for (_, vdisk) in config.vdisks() {
+        let begun = vdisk.record.as_deref().map(|path| recorders.begin(path, &vdisk.name));
+        let failed = |error| StartError::Trace { vdisk: vdisk.name.clone(), error };
+        begun.transpose().map_err(failed)?;
+    }
+    Ok(recorders)
 }
 
 /// The socket for reports of missed deadlines, if the configuration has one.

@@ -279,6 +279,22 @@ fn a_successor_that_fails_changes_nothing() {
     assert!(daemon.end("TERM").1);
 }
 
+/// A trace was begun only after the predecessor had gone: both ended.
+#[test]
+fn a_successor_whose_trace_can_not_be_begun_changes_nothing() {
+    let daemon = Daemon::start(DISKS);
+    let mut client = Connection::open(&daemon.uri("file").parse::<Uri>().unwrap()).unwrap();
+    let server = format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{DISKS}");
+    let recorded = |trace: &str| format!("{server}record = \"{trace}\"\n");
+    let said = refused(&daemon, &recorded("/no/such/dir/trace.csv"));
+    assert!(said.contains("/no/such/dir"), "{said}");
+    std::fs::write(daemon.path("notes.csv"), "someone's notes").unwrap();
+    let said = refused(&daemon, &recorded("DIRECTORY/notes.csv"));
+    assert!(said.contains("something else than a trace is there"), "{said}");
+    client.write(0, &[1; 512], true).unwrap();
+    assert!(daemon.end("TERM").1);
+}
+
 /// A successor that was stopped before its *go* held up SIGHUP, the control API and SIGTERM for 5 s.
 #[test]
 fn a_successor_that_is_stopped_holds_nothing_up() {

@@ -61,7 +61,7 @@ impl Server {
         drop(to);
         let clients = gather(&left, until);
         let mut outcome = self.threads.join(until);
-        for recorder in self.recorders.drain(..) {
+        for recorder in self.recorders.threads.drain(..) {
             outcome = outcome.and_then(|all| Ok(threads::join(recorder, until)? && all));
         }
         self.rooms.clear();
