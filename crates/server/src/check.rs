@@ -73,13 +73,16 @@ pub fn check(config: &Config) -> Vec<StartError> {
         .collect()
 }
 
-/// The error of a start that would run out of descriptors: each virtual disk of a pool has a file of its own.
-fn few_descriptors(config: &Config) -> Option<StartError> {
+/// The error of a start that would run out of descriptors, before minutes of work: each virtual disk of a pool has a
+/// file of its own, and so has each trace.
+pub(crate) fn few_descriptors(config: &Config) -> Option<StartError> {
     let mut pools = config.devices.iter().filter(|device| match &device.back_end {
         BackEndKind::File(path) => path.is_dir() || (device.create && !path.exists()),
         _ => false,
     });
     let files = pools.clone().map(|device| device.vdisks.len() as u64).sum::<u64>();
+    let traces = config.vdisks().filter(|(_, vdisk)| vdisk.record.is_some()).count() as u64;
+    let files = files + traces + config.doors().len() as u64;
     let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let device = pools.next_back().filter(|_| files + OWN_DESCRIPTORS > limit)?;
     Some(StartError::few_descriptors(&device.name, config.vdisks().count()))

@@ -237,6 +237,9 @@ impl Server {
         mut predecessor: Option<Predecessor>,
     ) -> Result<Self, StartError> {
         raise_descriptors();
+        if let Some(error) = crate::check::few_descriptors(&config) {
+            return Err(error);
+        }
         if let Some(predecessor) = &mut predecessor {
             inherited = inherited.and(predecessor.listeners());
         }
