@@ -191,3 +191,51 @@ fn a_stream_goes_only_after_its_flush() {
     assert_eq!(remove(&mut disk), Ok(()));
     assert_eq!(disk.rig.go_one(disk.now + MS).stream, StreamId(1));
 }
+
+/// A virtual disk is removed while the device is flushed at the end of its slice: the engine takes the removal once
+/// the flush is over, and the slot has nothing of it for the next stream.
+#[test]
+fn a_removal_during_a_streams_own_flush_keeps_the_accounts() {
+    for (slices, outcome) in [(1, Outcome::Done), (2, Outcome::Failed), (7, Outcome::Done)] {
+        let mut disk = Cached::new(1, true, [WRITES, WRITES], [MS / 4, MS]);
+        let mut left = slices;
+        let flush = loop {
+            let dispatch = disk.rig.go_one(disk.now);
+            let own = dispatch.request == RequestId::FLUSH && dispatch.stream == StreamId(0);
+            left -= u32::from(own);
+            if own && left == 0 {
+                break dispatch;
+            }
+            disk.serve(&dispatch);
+        };
+        let cancelled = disk.rig.engine.handle_cancel(at(disk.now), RequestId(0));
+        assert_eq!(cancelled, Cancel::Gone);
+        for _ in 0..20 {
+            disk.now += MS;
+            let remove = Change::RemoveStream(StreamId(0));
+            let refused = disk.rig.engine.handle_change(at(disk.now), remove);
+            assert_eq!(refused, Err(StreamError::Busy { live: 1 }.of(StreamId(0))));
+            disk.rig.timeout(disk.now);
+            assert_eq!(disk.rig.go(disk.now), [], "the device is flushed");
+            disk.rig.engine.assert_conserved();
+        }
+        let charged = disk.rig.charged(0);
+        let over = disk.rig.engine.handle_completion(at(disk.now), flush.piece, outcome);
+        assert_eq!(over, None);
+        assert!(disk.rig.charged(0) >= charged + 20 * MS, "its flush is its own");
+        disk.rig.change(disk.now, Change::RemoveStream(StreamId(0)));
+        disk.rig.engine.assert_conserved();
+        disk.held = 0;
+        disk.run_until(disk.now + SECOND);
+        disk.rig.add(0, Contract::reserving(percent(50)));
+        assert_eq!(disk.rig.charged(0), 0, "the next one in its place");
+        disk.ask(0);
+        let (before, from) = (disk.pieces, disk.turns.len());
+        disk.run_until(disk.now + 20 * SECOND);
+        disk.rig.engine.assert_conserved();
+        let served = [0, 1].map(|stream| disk.pieces[stream] - before[stream]);
+        assert!(served[0] * 10 > served[1] * 9 && served[1] * 10 > served[0] * 9, "{served:?}");
+        let flushed = disk.turns[from..].iter().filter(|turn| turn.0 == 0 && turn.3 > 0).count();
+        assert!(flushed > 5, "{flushed} of its slices ended with a flush");
+    }
+}
