@@ -12,9 +12,9 @@
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
 //!    takes, is a guest in the slice at once, until it is idle again. A stream with a latency bound is so however
 //!    short it was idle, and a new one when it comes first.
-//! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
-//!    slices. One piece at a time the nearest request goes.
-//!    While more streams were not seen than the device takes at once, a reader with one random request at a time
+//! 4. Streams that do not fill the device, and lose nothing to switches, are guests in each other's slices. One
+//!    piece at a time they read, and the nearest request goes; else those that write have shown two slices before.
+//!    While more streams were not seen than the device takes at once, a stream with one random request at a time
 //!    need not show its pace in a slice of its own before.
 //!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
 //!    more than its slice it is no guest, nor light, but has slices in which the device waits for it.
@@ -110,8 +110,8 @@ struct DiskTime {
     switch: [Mean<16>; 2],
     /// The pace of all streams together.
     usual: Pace,
-    /// The pace of those that read here and there, one request at a time.
-    lone: Pace,
+    /// The pace of guests that go here and there, one request at a time: of readers, and of those that write.
+    lone: [Pace; 2],
     /// The longest slice; zero stands for the usual one.
     horizon: Duration,
     device: Device,
@@ -304,6 +304,7 @@ impl DiskTime {
         let length = self.length(owner);
         let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
         let switch = self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next));
+        let switch = switch.min(self.horizon().max(HORIZON).as_tokens());
         let each = |slice: &Slice| self.flush(slice) / slice.unflushed.max(1);
         let flush = self.slice.as_ref().map_or(0, each);
         let starving = Some(&self.accounts[owner]).filter(|it| it.starves(self.share(owner)));
@@ -330,12 +331,12 @@ impl DiskTime {
     }
 
     /// The pace of a stream alone. Where more streams were not seen than the device takes at once, it would idle for
-    /// long if each reader with one request at a time showed its own: that of others like it counts.
+    /// long if each with one request at a time showed its own: that of others like it counts.
     fn pace_of(&self, id: StreamId) -> &Pace {
         let (account, Device { depth, tiered, .. }) = (&self.accounts[id], self.device);
         let many = self.round.unseen > i64::from(depth) && depth > 1 && !tiered;
         let is_one = many && account.pace.seen_at.is_none() && account.is_lone();
-        if is_one { &self.lone } else { &account.pace }
+        if is_one { &self.lone[usize::from(account.habits.writes)] } else { &account.pace }
     }
 
     /// Whether others' pieces may be at the device with a stream's own.
@@ -463,8 +464,12 @@ impl DiskTime {
 
     /// The sharer with the lowest tag, if it is not ahead by more than a round.
     fn sharer(&mut self) -> Option<StreamId> {
-        let most = self.time.now().saturating_add(self.round_time().min(SAVED));
-        self.sharers.first(tags(&self.accounts), most).map(StreamId)
+        self.sharers.first(tags(&self.accounts), self.highest()).map(StreamId)
+    }
+
+    /// The highest tag of a guest: it is ahead by a round.
+    fn highest(&self) -> i64 {
+        self.time.now().saturating_add(self.round_time().min(SAVED))
     }
 
     /// The time that pieces of a stream of that modelled cost take alone.
@@ -616,9 +621,11 @@ impl DiskTime {
     /// Whether guests are to wait in a stream's slices until those show its pace. One piece at a time the time between
     /// two guests shows it.
     fn wants_quiet(&self, now: Instant, id: StreamId) -> bool {
-        let many = self.device.depth != 1;
-        let part = match self.accounts[id].pace.seen_at {
+        let (depth, many) = (self.device.depth, self.device.depth != 1);
+        let account = &self.accounts[id];
+        let part = match account.pace.seen_at {
             None if many && self.pace_of(id).seen_at.is_none() => UNSEEN_PROBES,
+            Some(_) if many && account.is_new_writer(depth) => UNSEEN_PROBES,
             Some(at) if many && now.since(at) > STALE => PROBES,
             _ => return false,
         };
@@ -638,19 +645,24 @@ impl DiskTime {
         let Some(seen) = seen else { return };
         self.accounts[id].pace.add(now, seen.took, seen.modelled, seen.pieces);
         self.usual.add(now, seen.took, seen.modelled, seen.pieces);
-        if self.accounts[id].is_lone() {
-            let first = self.lone.seen_at.is_none();
-            self.lone.add(now, seen.took, seen.modelled, seen.pieces);
+        let account = &self.accounts[id];
+        if account.is_lone() && account.shares(self.device.depth, true) {
+            let lone = &mut self.lone[usize::from(account.habits.writes)];
+            let first = lone.seen_at.is_none();
+            lone.add(now, seen.took, seen.modelled, seen.pieces);
             if first {
                 self.list_all();
             }
         }
     }
 
-    /// A guest whose pace was not seen for long: as it is seldom behind it would have no slice in which to show it.
+    /// A guest whose pace was not seen for long, of the first dozen: as it is seldom behind it would have no slice in
+    /// which to show it.
     fn faded(&mut self, now: Instant) -> Option<StreamId> {
-        let guest = self.sharer()?;
-        self.accounts[guest].pace.seen_at.filter(|_| self.wants_quiet(now, guest))?;
+        self.sharer()?;
+        let was_seen = |id: &StreamId| self.accounts[*id].pace.seen_at.is_some();
+        let mut guests = self.sharers.some(CHOICE, self.highest()).map(StreamId);
+        let guest = guests.find(|id| was_seen(id) && self.wants_quiet(now, *id))?;
         self.accounts[guest].pace.fade();
         Some(guest)
     }
@@ -717,12 +729,11 @@ impl DiskTime {
 
     /// One piece at a time: of those who share, whose next request is nearest to where the device is.
     fn nearest(&self, owner: StreamId, streams: Streams<'_>) -> Option<StreamId> {
-        let most = self.time.now().saturating_add(self.round_time().min(SAVED));
         let distance = |id: &StreamId| {
             let head = streams.get(*id).and_then(StreamView::head);
             head.map_or(u64::MAX, |head| head.offset.abs_diff(self.device.position))
         };
-        let near = self.sharers.some(CHOICE, most);
+        let near = self.sharers.some(CHOICE, self.highest());
         near.map(StreamId).chain([owner]).min_by_key(distance)
     }
 }
@@ -732,8 +743,8 @@ impl Policy for DiskTime {
         if stream.queued() == 1 {
             self.note(now, stream);
         }
-        if request.kind.writes() {
-            self.accounts[stream.id()].habits.writes = true;
+        let writes = &mut self.accounts[stream.id()].habits.writes;
+        if request.kind.writes() && !core::mem::replace(writes, true) {
             self.sharers.remove(stream.id().0);
         }
     }

@@ -70,22 +70,43 @@ impl Account {
         Self { used, tag: i64::MIN / 2, ..Self::default() }
     }
 
-    /// Whether others' pieces may be at the device with its own: it reads, does not fill the device, and a
-    /// switch costs it no more than one of its pieces. Where several are at the device at once, a guest is charged
-    /// what its pieces take alone: that has to be known.
+    /// Whether others' pieces may be at the device with its own: it does not fill the device, and loses nothing to
+    /// switches. One piece at a time it reads. Where several are at the device at once, a guest is charged what its
+    /// pieces take alone: that has to be known.
     pub(super) fn shares(&self, depth: u32, is_known: bool) -> bool {
         let Habits { writes, goes_on, .. } = self.habits;
-        let fills = if depth == 1 { goes_on } else { self.fills(depth) };
-        let loses = match self.pace.piece().filter(|_| self.switch[0].count > 0) {
-            Some(piece) => self.switch[0].value + self.switch[1].value > piece,
-            None => goes_on || (depth > 1 && !is_known),
-        };
-        !writes && !fills && !loses
+        if depth == 1 {
+            return !writes && !goes_on && !self.loses(1);
+        }
+        is_known && !self.fills(depth) && !self.is_new_writer(depth) && !self.loses(depth)
     }
 
-    /// Whether it reads here and there, one request at a time.
+    /// Whether switches cost it more than the pieces that it has at the device at once, which a switch waits for; while
+    /// one was seen, more than one piece. A sequential stream, which seeks back after each piece of a guest, may lose
+    /// one piece's time, and gain no more: a cache would take its writes. One that writes here and there loses what
+    /// others left in the cache, as it would as a guest.
+    fn loses(&self, depth: u32) -> bool {
+        let Habits { goes_on, writes, peak, .. } = self.habits;
+        let seen = self.switch[0].count;
+        let Some(piece) = self.pace.piece().filter(|_| seen > 0) else { return goes_on };
+        if writes && !goes_on {
+            return false;
+        }
+        let at_once = if depth == 1 || goes_on || seen == 1 { 1 } else { peak.max(1) };
+        let [began, ended] = self.switch.map(|it| it.value);
+        let gains = writes && (seen == 1 || -began > piece);
+        gains || began + ended > piece.saturating_mul(i64::from(at_once))
+    }
+
+    /// Whether it writes, and is no guest yet for that: a cache may have taken all that its first slice showed.
+    pub(super) fn is_new_writer(&self, depth: u32) -> bool {
+        let Habits { writes, slices, .. } = self.habits;
+        writes && slices < 2 && self.pace.seen_at.is_some() && !self.fills(depth)
+    }
+
+    /// Whether it goes here and there, one request at a time.
     pub(super) fn is_lone(&self) -> bool {
-        !self.habits.writes && !self.habits.goes_on && self.habits.peak <= 1
+        !self.habits.goes_on && self.habits.peak <= 1
     }
 
     /// Whether it keeps more than half of what the device takes at once.
