@@ -294,6 +294,47 @@ mod tests {
         assert_eq!((guests.share(1_000), guests.excess), (1_000, Duration::ZERO));
     }
 
+    /// Four pieces of a millisecond at once: a switch that takes less than they do only waits for them. A sequential
+    /// stream seeks back for as long, and one slice may show chance.
+    #[test]
+    fn a_guest_may_lose_as_much_as_its_pieces_at_once_take() {
+        let shares = |loss: i64, slices: u32, change: fn(&mut Habits), depth: u32| {
+            let mut account = Account::new(0);
+            account.pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10);
+            account.habits = Habits { peak: 4, slices: 9, ..Habits::default() };
+            change(&mut account.habits);
+            (0..slices).for_each(|_| account.switch[0].add(loss + 8 * MS));
+            (0..slices).for_each(|_| account.switch[1].add(-8 * MS));
+            account.shares(depth, true)
+        };
+        let most = |slices, change, depth| {
+            (1..=100).rev().find(|tenths| shares(tenths * MS / 10, slices, change, depth))
+        };
+        let here_and_there: fn(&mut Habits) = |_| ();
+        assert_eq!(most(2, here_and_there, 8), Some(40));
+        assert_eq!(most(2, |it| it.peak = 0, 8), Some(10));
+        assert_eq!(most(1, here_and_there, 8), Some(10));
+        assert_eq!(most(2, |it| it.goes_on = true, 8), Some(10));
+        assert_eq!(most(2, here_and_there, 1), Some(10));
+        assert_eq!(most(2, here_and_there, 7), None, "it fills the device");
+        assert_eq!(most(2, |it| it.writes = true, 8), Some(100));
+        assert_eq!(most(2, |it| it.writes = true, 1), None);
+    }
+
+    /// The beginnings of its slices are shorter than what comes after by more than a piece's time.
+    #[test]
+    fn a_sequential_stream_whose_writes_a_cache_takes_is_no_guest() {
+        let shares = |gain: i64, slices: u32| {
+            let mut account = Account::new(0);
+            account.pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10);
+            account.habits = Habits { writes: true, goes_on: true, slices: 9, ..account.habits };
+            (0..slices).for_each(|_| account.switch[0].add(-gain));
+            account.shares(8, true)
+        };
+        assert_eq!([9, 11].map(|tenths| shares(tenths * MS / 10, 2)), [true, false]);
+        assert!(!shares(0, 1) && !shares(0, 0), "one slice does not show that");
+    }
+
     /// Guests that make nothing longer pay what they take alone.
     #[test]
     fn the_price_of_guests_is_by_what_they_take_alone_and_no_less_than_that() {
