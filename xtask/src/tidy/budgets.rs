@@ -10,7 +10,7 @@ use crate::source::RustFile;
 use crate::workspace::Workspace;
 
 /// Directories of sources, each with the most lines of code that it may have.
-const BUDGETS: &[(&str, usize)] = &[("crates/core/src", 9_232)];
+const BUDGETS: &[(&str, usize)] = &[("crates/core/src", 9_254)];
 
 /// Finds directories with more code than their budget.
 pub(crate) fn run(workspace: &Workspace) -> Report {
