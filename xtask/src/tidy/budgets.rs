@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_crate_beyond_its_budget_is_named() {
-        let half = "use a;\n".repeat(4_616);
+        let half = "use a;\n".repeat(4_627);
         let more = format!("{half}use b;\n");
         let [core, corex] = ["core", "corex"].map(|name| manifest(name, ""));
         let found = |other: &str| {
@@ -75,7 +75,7 @@ mod tests {
             failures(run, &files)
         };
         assert_eq!(found(&half), [""; 0]);
-        let what = "9233 lines of code without tests, at most 9232";
+        let what = "9255 lines of code without tests, at most 9254";
         assert_eq!(
             found(&more),
             [format!("crates/core/src: {what}: remove what is repeated or unused")]
