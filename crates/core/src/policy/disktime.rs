@@ -656,13 +656,13 @@ impl DiskTime {
         }
     }
 
-    /// A guest whose pace was not seen for long, of the first dozen: as it is seldom behind it would have no slice in
-    /// which to show it.
+    /// The guest whose pace was not seen for longest, among the first dozen, if that is long: as it is seldom behind it
+    /// would have no slice in which to show it.
     fn faded(&mut self, now: Instant) -> Option<StreamId> {
         self.sharer()?;
-        let was_seen = |id: &StreamId| self.accounts[*id].pace.seen_at.is_some();
-        let mut guests = self.sharers.some(CHOICE, self.highest()).map(StreamId);
-        let guest = guests.find(|id| was_seen(id) && self.wants_quiet(now, *id))?;
+        let guests = self.sharers.some(CHOICE, self.highest()).map(StreamId);
+        let seen = guests.filter_map(|id| Some((self.accounts[id].pace.seen_at?, id)));
+        let (_, guest) = seen.min().filter(|(_, id)| self.wants_quiet(now, *id))?;
         self.accounts[guest].pace.fade();
         Some(guest)
     }

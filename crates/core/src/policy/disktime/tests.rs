@@ -288,13 +288,14 @@ fn the_first_write_of_a_guest_takes_it_out_until_its_next_piece() {
     assert_eq!([Kind::Read, Kind::Write, Kind::Write].map(&mut guest_after), [true, false, true]);
 }
 
-/// A guest whose pace is of long ago shows it anew, though another guest is first.
+/// The guest with the oldest pace shows it anew, though another guest is first: by their tags one of them would take all
+/// the time that there is for that.
 #[test]
 fn a_pace_of_long_ago_is_seen_anew_behind_another_guest() {
-    let faded = |place: i64| {
+    let faded = |seen_first: u64, place: i64| {
         let mut policy = DiskTime::default();
         policy.device.depth = 8;
-        for (id, seen, tag) in [(OTHER, 9_000, -2), (ONE, 1_000, place)] {
+        for (id, seen, tag) in [(OTHER, seen_first, -2), (ONE, 1_000, place)] {
             let account = known(&mut policy, id);
             account.pace.add(at(seen), 10_000_000, 10_000_000, 10);
             account.tag = tag;
@@ -302,8 +303,11 @@ fn a_pace_of_long_ago_is_seen_anew_behind_another_guest() {
         }
         policy.faded(at(10_000))
     };
+    assert_eq!([9_000, 2_000].map(|seen| faded(seen, -3)), [Some(ONE); 2]);
+    assert_eq!([9_000, 2_000].map(|seen| faded(seen, -1)), [Some(ONE); 2]);
+    assert_eq!(faded(500, -1), Some(OTHER));
     // One that is ahead by more than a round is no guest now.
-    assert_eq!([-3, -1, SAVED * 2].map(faded), [Some(ONE), Some(ONE), None]);
+    assert_eq!(faded(9_000, SAVED * 2), None);
 }
 
 /// A device that takes eight pieces at once idles while each of nine streams with one request at a time shows its
