@@ -13,7 +13,8 @@
 //!    takes, is a guest in the slice at once, until it is idle again. A stream with a latency bound is so however
 //!    short it was idle, and a new one when it comes first.
 //! 4. Streams that do not fill the device, and lose nothing to switches, are guests in each other's slices. One
-//!    piece at a time they read, and the nearest request goes; else those that write have shown two slices before.
+//!    piece at a time they read, and the nearest request goes; else those that write have shown two slices before,
+//!    on a device that switches in less than a millisecond.
 //!    While more streams were not seen than the device takes at once, a stream with one random request at a time
 //!    need not show its pace in a slice of its own before.
 //!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
@@ -70,6 +71,8 @@ const REST: Duration = Duration::from_millis(20);
 const LOSS: i64 = 40;
 /// The cost of a switch in ns until one was seen: low, as short slices soon show the true one. A stream that was not
 /// seen alone counts in a round with the usual cost, and with no more than this.
+/// Where a usual switch costs as much, streams that
+/// write are no guests: a disk seeks for longer, and flash never takes as long.
 const UNSEEN: i64 = 1_000_000;
 /// The least that a switch is taken to cost, in ns: with nothing at all a round would have no length. A microsecond is
 /// less than any device that is waited for takes for a piece; tried at this value only.
@@ -341,7 +344,15 @@ impl DiskTime {
 
     /// Whether others' pieces may be at the device with a stream's own.
     fn shares(&self, id: StreamId) -> bool {
-        self.accounts[id].shares(self.device.depth, self.pace_of(id).seen_at.is_some())
+        let account = &self.accounts[id];
+        let may = !account.habits.writes || self.mixes_writes();
+        account.shares(self.device.depth, may && self.pace_of(id).seen_at.is_some())
+    }
+
+    /// Whether streams that write may be guests where several pieces are at the device at once: switches cost too
+    /// little for a disk, whose cache would take writes in one stream's slice and bring them to the medium in others'.
+    fn mixes_writes(&self) -> bool {
+        self.switch_of(None) < UNSEEN
     }
 
     /// The longest slice.
@@ -646,7 +657,7 @@ impl DiskTime {
         self.accounts[id].pace.add(now, seen.took, seen.modelled, seen.pieces);
         self.usual.add(now, seen.took, seen.modelled, seen.pieces);
         let account = &self.accounts[id];
-        if account.is_lone() && account.shares(self.device.depth, true) {
+        if account.is_lone() && self.shares(id) {
             let lone = &mut self.lone[usize::from(account.habits.writes)];
             let first = lone.seen_at.is_none();
             lone.add(now, seen.took, seen.modelled, seen.pieces);

@@ -36,6 +36,14 @@ fn head(stream: StreamId, offset: u64) -> Head {
     Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape, grains }
 }
 
+/// A policy for a device that takes eight pieces at once and switches in 60 us.
+fn on_flash() -> DiskTime {
+    let mut policy = DiskTime::default();
+    policy.device.depth = 8;
+    policy.switch.iter_mut().for_each(|switch| switch.add(30_000));
+    policy
+}
+
 /// One piece of a slice that began at zero came back, the `nth` of pieces that take as long.
 fn one_piece(slice: &mut Slice, nth: u32, took: Duration) {
     let (request, kind) = (RequestId(nth), Kind::Read);
@@ -230,9 +238,8 @@ fn a_stream_whose_pace_is_not_known_is_no_guest_where_several_pieces_are_at_the_
 /// The pace of one that writes and was seen once may be a cache's, which is no measure for a thousand others.
 #[test]
 fn paces_of_lone_streams_are_those_of_guests() {
-    let mut policy = DiskTime::default();
-    policy.device.depth = 8;
-    let seen = |pieces| Some(slice::Sum { took: 20_000_000, modelled: 10_000_000, pieces });
+    let mut policy = on_flash();
+    let seen = |pieces| Some(slice::Sum { took: 200_000, modelled: 100_000, pieces });
     let mut learnt = |slices: u64, change: fn(&mut Account)| {
         policy.lone = Default::default();
         *known(&mut policy, ONE) = Account::new(0);
@@ -250,8 +257,7 @@ fn paces_of_lone_streams_are_those_of_guests() {
 /// A stream that writes has a second slice without guests before it is one; one that fills the device would be none.
 #[test]
 fn a_stream_that_writes_is_a_guest_once_two_slices_have_shown_its_pace() {
-    let mut policy = DiskTime::default();
-    policy.device.depth = 8;
+    let mut policy = on_flash();
     let mut guest = |slices: u64, peak: u32| {
         let account = known(&mut policy, ONE);
         account.pace.add(at(1_000), 10_000_000, 10_000_000, 10);
@@ -264,11 +270,28 @@ fn a_stream_that_writes_is_a_guest_once_two_slices_have_shown_its_pace() {
     assert!(!policy.shares(ONE) && !policy.wants_quiet(at(1_001), ONE));
 }
 
+/// A disk's cache takes writes in one stream's slice, and brings them to the medium in another's.
+#[test]
+fn a_stream_that_writes_is_a_guest_only_where_a_switch_takes_less_than_a_millisecond() {
+    let guest = |switch: [i64; 2], writes: bool| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 8;
+        let account = known(&mut policy, ONE);
+        account.pace.add(at(1), 100_000, 100_000, 10);
+        account.habits = Habits { writes, slices: 2, ..Habits::default() };
+        let seen = policy.switch.iter_mut().zip(switch).filter(|(_, loss)| *loss > 0);
+        seen.for_each(|(switch, loss)| switch.add(loss));
+        policy.shares(ONE)
+    };
+    let writes = [[500_000, 499_999], [500_000, 500_000], [0, 0]].map(|at| guest(at, true));
+    assert_eq!(writes, [true, false, false], "what none showed is a millisecond");
+    assert!(guest([500_000, 500_000], false), "one that reads");
+}
+
 /// A write that is not the first one leaves its stream among the guests.
 #[test]
 fn the_first_write_of_a_guest_takes_it_out_until_its_next_piece() {
-    let mut policy = DiskTime::default();
-    policy.device.depth = 8;
+    let mut policy = on_flash();
     let mut stream = half();
     stream.lanes[Rank::Best].gate = Gate::Ready;
     stream.queued = 2;
@@ -315,8 +338,7 @@ fn a_pace_of_long_ago_is_seen_anew_behind_another_guest() {
 #[test]
 fn among_more_streams_than_the_device_takes_at_once_lone_streams_need_not_show_their_pace() {
     let change = |unseen: i64, change: fn(&mut DiskTime)| {
-        let mut policy = DiskTime::default();
-        policy.device.depth = 8;
+        let mut policy = on_flash();
         policy.lone[0].add(Instant::ZERO, 20_000_000, 10_000_000, 10);
         policy.round.unseen = unseen;
         known(&mut policy, ONE).habits.peak = 1;
