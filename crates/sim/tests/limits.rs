@@ -4,9 +4,9 @@
 
 mod rig;
 
-use disktime_core::Share;
+use disktime_core::{Duration, Instant, Share};
 use disktime_model::preset;
-use disktime_workload::Pattern;
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 use rig::{Requests, busy, done, run};
 
 const RANDOM: Requests = (Pattern::Random, 4, 1000, 16);
@@ -56,5 +56,29 @@ fn a_limited_stream_has_its_reservation_beside_many() {
     ] {
         let (_, mean) = used(device, depth, requests, others);
         assert!(mean >= 95, "{mean} beside {others} on {device}");
+    }
+}
+
+/// All of the device is reserved: a half is idle, and a stream with the other half waits for its limit again and again.
+/// One without a reservation runs ahead of it meanwhile, which it does not owe to another one that comes after 20 s.
+#[test]
+fn a_stream_that_ran_beside_a_limit_owes_nobody_who_comes_later_more_than_seconds() {
+    for (device, depth) in [("deskstar-34gxp", 1), ("nearline-7200", 8), ("nvme-970pro", 32)] {
+        let requests = (Pattern::Random, 4, 1000, 8);
+        let [mut limited, mut idle] = [0, 1].map(|at| busy(at, 1, 50, requests));
+        limited.contract.limit = Share::from_percent(50).unwrap();
+        let [first, mut second] = [2, 3].map(|at| busy(at, 1, 0, requests));
+        for (late, seconds) in [(&mut idle, 1_000), (&mut second, 20)] {
+            let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, 4096);
+            let pace = Pace::Closed { outstanding: 8, think: Duration::ZERO };
+            let start = Duration::from_secs(seconds);
+            let phases = vec![Phase { start, stop: None, spec, pace }];
+            late.traffic = Phases::new(phases, 1, &late.name, Instant::ZERO).unwrap().into();
+        }
+        let streams = vec![limited, idle, first, second];
+        let outcome = run((preset::find(device).unwrap().build)(1), depth, streams, 30);
+        let done = done(&outcome, 25..30);
+        assert_eq!(done[1], 0, "it is idle on {device}");
+        assert!(done[2] * 4 > done[3] * 3 && done[3] * 4 > done[2] * 3, "{done:?} on {device}");
     }
 }

@@ -215,20 +215,16 @@ impl DiskTime {
             account.think.add(idle);
         }
         // A stream does not keep what it could not use: others that ran ahead meanwhile would wait for that long.
-        let was = account.state;
-        let kept = if was == State::Away { round.min(SAVED) } else { most };
-        let tag = account.tag.max(time.saturating_sub(kept));
-        let rise = tag.saturating_sub(account.tag);
-        account.tag = tag;
-        let claims = account.claims;
+        let Account { state: was, claims, tag, .. } = *account;
         account.state = State::Ready(Turn::Slice);
         if was == State::Away {
-            self.time.enter(claims, tag);
+            account.tag = tag.max(time.saturating_sub(round.min(SAVED)));
+            self.time.enter(claims, account.tag);
             self.round.streams += 1;
             self.round.unseen += 1;
             self.count(id);
         } else {
-            self.time.moved(claims, rise);
+            account.tag = self.time.catch_up(claims, tag, most);
         }
         let account = &mut self.accounts[id];
         let new = host.is_some() && account.idle_since == Instant::ZERO && view.in_flight() == 0;

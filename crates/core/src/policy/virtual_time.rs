@@ -133,6 +133,21 @@ impl VirtualTime {
         self.follow();
     }
 
+    /// The tag of one who wants to run, raised until it is behind V by no more than that. V follows the mean: where the
+    /// others have small shares it has far to go, up to those who ran ahead.
+    pub(crate) fn catch_up(&mut self, claims: Claims, tag: i64, most: i64) -> i64 {
+        let lost = self.now.saturating_sub(most).saturating_sub(tag);
+        if lost <= 0 {
+            return tag;
+        }
+        let (shares, part) = (self.shares(), self.share(claims));
+        let mean = i64::try_from(self.ahead() / i128::from(shares)).unwrap_or(-FAR);
+        let others = (shares - part).max(1);
+        let rise = quotient(lost.saturating_add(mean), shares, others).unwrap_or(FAR).max(lost);
+        self.moved(claims, rise);
+        tag.saturating_add(rise)
+    }
+
     /// By how much all tags are to be moved back, now and then: V has been.
     pub(crate) fn rebase(&mut self) -> Option<i64> {
         (self.now > FAR).then(|| core::mem::take(&mut self.now))
@@ -198,6 +213,35 @@ mod tests {
         assert_eq!(time.now(), 100);
         time.moved(rest, 400);
         assert_eq!(time.now(), 400);
+    }
+
+    /// One with next to no share ran ahead of half the device: V goes up to a thousand less of that one's lead.
+    #[test]
+    fn one_who_catches_up_is_behind_by_so_much_whatever_the_others_shares_are() {
+        let behind = |ahead: Claims| {
+            let mut time = VirtualTime::default();
+            let half = reserved(PARTS / 2);
+            [half, ahead].map(|claims| time.enter(claims, 0));
+            time.moved(ahead, step(1_000_000, time.share(ahead)));
+            let (lag, tag) = (time.now(), time.catch_up(half, 0, 1_000));
+            (lag > 1_000, time.now() - tag, time.is_paid(time.now()))
+        };
+        assert_eq!(
+            [PARTS / 2, PARTS / 10, 100, 1].map(|part| behind(reserved(part))),
+            [(true, 1_000, true); 4]
+        );
+    }
+
+    /// V never falls, so that a stream among others whose tags are as low is behind it, too: it catches up alone.
+    #[test]
+    fn one_who_catches_up_with_a_time_above_the_mean_does_not_raise_it() {
+        let mut time = VirtualTime::default();
+        let half = reserved(PARTS / 2);
+        time.enter(half, 5_000);
+        time.leave(half, 5_000);
+        time.enter(half, 0);
+        assert_eq!([2_000, 6_000].map(|most| time.catch_up(half, 0, most)), [3_000, 0]);
+        assert_eq!(time.now(), 5_000);
     }
 
     #[test]
