@@ -60,9 +60,9 @@ fn a_limited_stream_has_its_reservation_beside_many() {
 }
 
 /// All of the device is reserved: a half is idle, and a stream with the other half waits for its limit again and again.
-/// One without a reservation runs ahead of it meanwhile, which it does not owe to another one that comes after 20 s.
+/// One without a reservation runs ahead of it meanwhile, and does not wait as long for another one that comes after 20 s.
 #[test]
-fn a_stream_that_ran_beside_a_limit_owes_nobody_who_comes_later_more_than_seconds() {
+fn a_stream_that_ran_beside_a_limit_waits_seconds_for_one_that_comes_later() {
     for (device, depth) in [("deskstar-34gxp", 1), ("nearline-7200", 8), ("nvme-970pro", 32)] {
         let requests = (Pattern::Random, 4, 1000, 8);
         let [mut limited, mut idle] = [0, 1].map(|at| busy(at, 1, 50, requests));

@@ -51,7 +51,7 @@ mod account;
 mod slice;
 
 use account::{Account, Pace, State, Turn};
-use slice::{Probes, Slice};
+use slice::{Probes, Slice, Sum};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "disktime",
@@ -338,17 +338,12 @@ impl DiskTime {
         if is_one { &self.lone[usize::from(account.habits.writes)] } else { &account.pace }
     }
 
-    /// Whether others' pieces may be at the device with a stream's own.
+    /// Whether others' pieces may be at the device with a stream's own. Several at once writes may where switches cost
+    /// too little for a disk, whose cache would take them in one stream's slice and write them in others'.
     fn shares(&self, id: StreamId) -> bool {
         let account = &self.accounts[id];
-        let may = !account.habits.writes || self.mixes_writes();
+        let may = !account.habits.writes || self.switch_of(None) < UNSEEN;
         account.shares(self.device.depth, may && self.pace_of(id).seen_at.is_some())
-    }
-
-    /// Whether streams that write may be guests where several pieces are at the device at once: switches cost too
-    /// little for a disk, whose cache would take writes in one stream's slice and bring them to the medium in others'.
-    fn mixes_writes(&self) -> bool {
-        self.switch_of(None) < UNSEEN
     }
 
     /// The longest slice.
@@ -450,12 +445,10 @@ impl DiskTime {
     fn urgent(&mut self) -> Option<StreamId> {
         while let Some((_, id)) = self.urgent.peek() {
             let id = StreamId(id);
-            let time = self.time.now();
-            let waits = self.is_to_wait(id);
-            let account = &mut self.accounts[id];
-            if account.tag <= time && !waits {
+            if self.accounts[id].tag <= self.time.now() && !self.is_to_wait(id) {
                 return Some(id);
             }
+            let account = &mut self.accounts[id];
             account.state = State::Ready(Turn::Slice);
             let tag = account.tag;
             self.urgent.remove(id.0);
@@ -595,9 +588,8 @@ impl DiskTime {
         let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
         let length = slice.length.as_tokens();
         // Beside guests the owner may have little of its slice, which ends all the same.
-        let beside = if slice.was_mixed { now.since(slice.began) } else { Duration::ZERO };
-        let used = (account.used - slice.used).saturating_add(self.flush(slice));
-        let used = used.max(beside.as_tokens());
+        let beside = if slice.was_mixed { now.since(slice.began).as_tokens() } else { 0 };
+        let used = (account.used - slice.used).saturating_add(self.flush(slice)).max(beside);
         used >= length && (shown || !works || used >= 4 * length)
     }
 
@@ -648,7 +640,7 @@ impl DiskTime {
     }
 
     /// The pieces of a stream were seen while it had the device to itself.
-    fn learn_pace(&mut self, now: Instant, id: StreamId, seen: Option<slice::Sum>) {
+    fn learn_pace(&mut self, now: Instant, id: StreamId, seen: Option<Sum>) {
         let Some(seen) = seen else { return };
         self.accounts[id].pace.add(now, seen.took, seen.modelled, seen.pieces);
         self.usual.add(now, seen.took, seen.modelled, seen.pieces);
@@ -704,14 +696,12 @@ impl DiskTime {
         let middle = slice.middle();
         self.learn_pace(now, owner, middle);
         if middle.is_none() {
-            self.accounts[owner].pace.correct_down(slice.all());
+            self.accounts[owner].pace.correct_down(slice.clean);
         }
         let pace = self.accounts[owner].pace;
         // One long pause says little of what a switch costs.
         let most = slice.length.as_tokens();
-        let loss = |sum: slice::Sum| {
-            pace.of(sum.modelled).map(|alone| (sum.took - alone).clamp(-most, most))
-        };
+        let loss = |sum: Sum| Some((sum.took - pace.of(sum.modelled)?).clamp(-most, most));
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let gain = -self.accounts[owner].switch[0].value;
         let writes = self.accounts[owner].habits.writes;

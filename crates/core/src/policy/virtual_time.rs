@@ -142,8 +142,8 @@ impl VirtualTime {
         }
         let (shares, part) = (self.shares(), self.share(claims));
         let mean = i64::try_from(self.ahead() / i128::from(shares)).unwrap_or(-FAR);
-        let others = (shares - part).max(1);
-        let rise = quotient(lost.saturating_add(mean), shares, others).unwrap_or(FAR).max(lost);
+        let rise = quotient(lost.saturating_add(mean), shares, (shares - part).max(1));
+        let rise = rise.unwrap_or(FAR).max(lost);
         self.moved(claims, rise);
         tag.saturating_add(rise)
     }
@@ -221,7 +221,7 @@ mod tests {
         let behind = |ahead: Claims| {
             let mut time = VirtualTime::default();
             let half = reserved(PARTS / 2);
-            [half, ahead].map(|claims| time.enter(claims, 0));
+            [half, ahead].into_iter().for_each(|claims| time.enter(claims, 0));
             time.moved(ahead, step(1_000_000, time.share(ahead)));
             let (lag, tag) = (time.now(), time.catch_up(half, 0, 1_000));
             (lag > 1_000, time.now() - tag, time.is_paid(time.now()))

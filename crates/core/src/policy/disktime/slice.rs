@@ -77,9 +77,9 @@ pub(super) struct Slice {
     pub(super) ends: bool,
     /// The owner's writes since the device was flushed, if slices end with that.
     pub(super) unflushed: i64,
-    /// Since when the owner has the device to itself, and its pieces since then.
+    /// Since when the owner has the device to itself, and its pieces since then, beginning and end included.
     since: Instant,
-    clean: Sum,
+    pub(super) clean: Sum,
     /// The sum when the beginning of that was over, and when the slice's end began.
     settled: Option<Sum>,
     ended: Option<Sum>,
@@ -108,10 +108,8 @@ impl Slice {
 
     /// A piece of the owner was of that kind.
     pub(super) fn wrote(&mut self, kind: Kind) {
-        self.unflushed += i64::from(kind.writes());
-        if kind == Kind::Flush {
-            self.unflushed = 0;
-        }
+        let before = if kind == Kind::Flush { 0 } else { self.unflushed };
+        self.unflushed = before + i64::from(kind.writes());
     }
 
     /// As [`middle`](Self::middle), which begins again.
@@ -128,8 +126,7 @@ impl Slice {
         }
         let middle = self.middle();
         (self.mixed, self.was_mixed) = (true, true);
-        self.clean = Sum::default();
-        (self.settled, self.ended) = (None, None);
+        (self.clean, self.settled, self.ended) = (Sum::default(), None, None);
         middle
     }
 
@@ -155,11 +152,6 @@ impl Slice {
     pub(super) fn drained(&self) -> Option<Sum> {
         let before = self.ended.filter(|_| !self.mixed && self.settled.is_some())?;
         Some(self.clean.since(before))
-    }
-
-    /// The owner's pieces since it had the device to itself, beginning and end included.
-    pub(super) fn all(&self) -> Sum {
-        self.clean
     }
 
     /// The owner's pieces while it had the device to itself, without beginning and end.

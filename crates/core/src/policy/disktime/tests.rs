@@ -239,7 +239,7 @@ fn a_stream_whose_pace_is_not_known_is_no_guest_where_several_pieces_are_at_the_
 #[test]
 fn paces_of_lone_streams_are_those_of_guests() {
     let mut policy = on_flash();
-    let seen = |pieces| Some(slice::Sum { took: 200_000, modelled: 100_000, pieces });
+    let seen = |pieces| Some(Sum { took: 200_000, modelled: 100_000, pieces });
     let mut learnt = |slices: u64, change: fn(&mut Account)| {
         policy.lone = Default::default();
         *known(&mut policy, ONE) = Account::new(0);
