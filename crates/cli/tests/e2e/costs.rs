@@ -38,7 +38,7 @@ fn a_simulation_shows_what_was_learned() {
     let path = directory.path().join("flash.toml");
     let text = r#"
 [scenario]
-duration = "10s"
+duration = "5s"
 [device]
 queue_depth = 32
 [device.model]
@@ -74,7 +74,7 @@ pace = { closed = { outstanding = 16 } }
         assert!(cost["cost_ns"].as_u64().unwrap() > 1000, "{costs:?}");
         assert!(cost["plus_minus_percent"].is_number(), "{costs:?}");
         assert!(cost["drift_percent"].is_null(), "no profile, no drift: {costs:?}");
-        assert!(cost["guest_price"].as_f64() >= Some(1.0), "each is the other's guest: {costs:?}");
+        assert!(cost["guest_price"].is_null(), "writers are no guests: {costs:?}");
     }
     let text = sim(&[], &path);
     assert!(text.contains("drift %") && text.contains("random-write"), "{text}");
