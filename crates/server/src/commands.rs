@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use disktime_core::Instant;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::bitmap::{BitmapStep, BitmapView};
 use crate::clock;
@@ -19,6 +19,7 @@ use crate::guests::{Hosts, Invitation};
 use crate::questions::{Answer, Question, ask};
 use crate::shard::Message;
 use crate::take_over::{Successor, VERSION};
+use crate::wakeup::wait;
 
 /// How long a device's thread may take for a step.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,18 +102,9 @@ impl CommandDesk {
             PollFd::new(&*self.socket, PollFlags::IN),
         ];
         polled.extend(silent.iter().map(|(it, _)| PollFd::new(&it.socket, PollFlags::IN)));
-        let left = silent.front().map(|(_, until)| until.since(clock::now()).as_nanos());
-        let timeout = left.map(|nanos| Timespec {
-            tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
-        });
-        match poll(&mut polled, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
-        let closing = ready.next().expect("the first one is the thread's own");
-        Ok((closing, ready.collect()))
+        let mut ready = wait(&mut polled, silent.front().map(|(_, until)| *until))?;
+        let closing = ready.remove(0);
+        Ok((closing, ready))
     }
 
     fn serve(&self, caller: Caller) -> io::Result<()> {

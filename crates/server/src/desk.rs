@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use crossbeam_channel::Sender;
 use disktime_core::{Duration, Instant};
 use disktime_nbd::{Context, ExportInfo, Exports, Session};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustls::pki_types::ServerName;
 
 use crate::bitmap::{BitmapSpec, Offered};
@@ -27,6 +27,7 @@ use crate::seats::{NoSeat, Seat};
 use crate::shard::{Message, ShardHandle, VdiskId};
 use crate::stats::VdiskStats;
 use crate::tls::{Channel, Tls};
+use crate::wakeup::wait;
 
 mod visitors;
 
@@ -324,18 +325,9 @@ impl Desk {
         polled.extend(visitors.iter().map(|visitor| PollFd::new(visitor, visitor.waits_for())));
         let rest = resting.then(|| clock::now() + REST);
         let until = visitors.next().into_iter().chain(rest).chain(closes_at).min();
-        let left = until.map(|until| until.since(clock::now()));
-        let timeout = left.map(|left| rustix::time::Timespec {
-            tv_sec: i64::try_from(left.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(left.as_nanos() % 1_000_000_000).unwrap_or(0),
-        });
-        match poll(&mut polled, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
-        let closing = ready.next().expect("the first one is the desk's own");
-        Ok((closing, ready.collect()))
+        let mut ready = wait(&mut polled, until)?;
+        let closing = ready.remove(0);
+        Ok((closing, ready))
     }
 
     /// Accepts some of the clients that wait at a door, or says why the system can't take anyone

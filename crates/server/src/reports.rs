@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disktime_core::{Duration, Instant};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::SocketType;
 
 use crate::clock;
@@ -28,6 +28,7 @@ use crate::quiet::Quiet;
 use crate::shard::{Message, VdiskId};
 use crate::stats::add;
 use crate::vdisk_name::NAME_MAX;
+use crate::wakeup::wait;
 
 /// A shard hears of one virtual disk's misses at most this often; the engine counts far fewer.
 const QUIET: Duration = Duration::from_millis(10);
@@ -119,11 +120,7 @@ impl ReportDesk {
                 PollFd::new(closing, PollFlags::IN),
                 PollFd::from_borrowed_fd(self.socket.socket.as_fd(), PollFlags::IN),
             ];
-            match poll(&mut polled, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if !polled[0].revents().is_empty() {
+            if wait(&mut polled, None)?[0] {
                 return Ok(());
             }
             self.take()?;
