@@ -3,7 +3,8 @@
 //!
 //! Each stream has a share φ: its reservation, and by weight its part of what is not reserved. Its *tag* is
 //! the disk time that it has used, divided by φ; the *virtual time* V is the mean of the tags of the streams
-//! that want to run, weighted by φ, and never falls. A stream's lag is φ·(V - tag).
+//! that want to run, weighted by φ. When a slice begins it is no less than the lowest tag of those that are ready:
+//! who waits for its limit, or for itself, holds nobody back. It never falls. A stream's lag is φ·(V - tag).
 //!
 //! 1. One stream owns the device, for a slice. The stream with the lowest tag is next; the device is
 //!    drained in between.
@@ -215,16 +216,17 @@ impl DiskTime {
             account.think.add(idle);
         }
         // A stream does not keep what it could not use: others that ran ahead meanwhile would wait for that long.
-        let Account { state: was, claims, tag, .. } = *account;
-        account.state = State::Ready(Turn::Slice);
+        let was = core::mem::replace(&mut account.state, State::Ready(Turn::Slice));
+        let kept = if was == State::Away { round.min(SAVED) } else { most };
+        let (claims, tag) = (account.claims, account.tag.max(time.saturating_sub(kept)));
+        let rise = tag.saturating_sub(core::mem::replace(&mut account.tag, tag));
         if was == State::Away {
-            account.tag = tag.max(time.saturating_sub(round.min(SAVED)));
-            self.time.enter(claims, account.tag);
+            self.time.enter(claims, tag);
             self.round.streams += 1;
             self.round.unseen += 1;
             self.count(id);
         } else {
-            account.tag = self.time.catch_up(claims, tag, most);
+            self.time.moved(claims, rise);
         }
         let account = &mut self.accounts[id];
         let new = host.is_some() && account.idle_since == Instant::ZERO && view.in_flight() == 0;
@@ -532,6 +534,7 @@ impl DiskTime {
             if next.is_some_and(|next| next < self.accounts[owner].tag) {
                 self.slice.as_mut()?.end();
             } else {
+                self.time.reach(self.accounts[owner].tag);
                 let (length, used) = (self.length(owner), self.accounts[owner].used);
                 self.accounts[owner].habits.slices += 1;
                 let shown = self.has_shown(self.slice.as_ref()?);
@@ -669,7 +672,8 @@ impl DiskTime {
     /// A slice begins.
     fn begin(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let urgent = self.urgent();
-        let Some(owner) = self.faded(now).or_else(|| self.lowest()) else {
+        let lowest = self.lowest().inspect(|id| self.time.reach(self.accounts[*id].tag));
+        let Some(owner) = self.faded(now).or(lowest) else {
             // An urgent stream needs no slice.
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };

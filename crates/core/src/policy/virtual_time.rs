@@ -1,8 +1,8 @@
 //! Tags and the virtual time: who is behind and who is ahead.
 //!
 //! A stream's *tag* is the disk time that it has used, divided by its share φ. The *virtual time* V
-//! is the mean of the tags of those who want to run, weighted by share, and never falls. φ·(V - tag)
-//! is the stream's lag.
+//! is the mean of the tags of those who want to run, weighted by share, or the lowest tag of those who can if that is
+//! higher, and never falls. φ·(V - tag) is the stream's lag.
 
 use crate::types::contract::Contract;
 use crate::types::ratio::quotient;
@@ -133,19 +133,9 @@ impl VirtualTime {
         self.follow();
     }
 
-    /// The tag of one who wants to run, raised until it is behind V by no more than that. V follows the mean: where the
-    /// others have small shares it has far to go, up to those who ran ahead.
-    pub(crate) fn catch_up(&mut self, claims: Claims, tag: i64, most: i64) -> i64 {
-        let lost = self.now.saturating_sub(most).saturating_sub(tag);
-        if lost <= 0 {
-            return tag;
-        }
-        let (shares, part) = (self.shares(), self.share(claims));
-        let mean = i64::try_from(self.ahead() / i128::from(shares)).unwrap_or(-FAR);
-        let rise = quotient(lost.saturating_add(mean), shares, (shares - part).max(1));
-        let rise = rise.unwrap_or(FAR).max(lost);
-        self.moved(claims, rise);
-        tag.saturating_add(rise)
+    /// Of those who could go none has a lower tag: V is that at least. Others, who can't go, are behind.
+    pub(crate) fn reach(&mut self, tag: i64) {
+        self.rise(self.lead(tag).max(0));
     }
 
     /// By how much all tags are to be moved back, now and then: V has been.
@@ -173,6 +163,10 @@ impl VirtualTime {
         // A division of wide numbers takes several times as long, and is seldom needed.
         let narrow = i64::try_from(ahead).map(|ahead| (ahead / shares).into());
         let rise = narrow.unwrap_or_else(|_| ahead / i128::from(shares));
+        self.rise(rise);
+    }
+
+    fn rise(&mut self, rise: i128) {
         for sum in [&mut self.reserved, &mut self.weights] {
             sum.ahead -= rise * i128::from(sum.claims);
         }
@@ -215,33 +209,24 @@ mod tests {
         assert_eq!(time.now(), 400);
     }
 
-    /// One with next to no share ran ahead of half the device: V goes up to a thousand less of that one's lead.
+    /// Half of the device can't go: one with next to no share runs ahead of it, and the time with that one.
     #[test]
-    fn one_who_catches_up_is_behind_by_so_much_whatever_the_others_shares_are() {
-        let behind = |ahead: Claims| {
-            let mut time = VirtualTime::default();
-            let half = reserved(PARTS / 2);
-            [half, ahead].into_iter().for_each(|claims| time.enter(claims, 0));
-            time.moved(ahead, step(1_000_000, time.share(ahead)));
-            let (lag, tag) = (time.now(), time.catch_up(half, 0, 1_000));
-            (lag > 1_000, time.now() - tag, time.is_paid(time.now()))
-        };
-        assert_eq!(
-            [PARTS / 2, PARTS / 10, 100, 1].map(|part| behind(reserved(part))),
-            [(true, 1_000, true); 4]
-        );
-    }
-
-    /// V never falls, so that a stream among others whose tags are as low is behind it, too: it catches up alone.
-    #[test]
-    fn one_who_catches_up_with_a_time_above_the_mean_does_not_raise_it() {
+    fn it_is_no_less_than_the_lowest_tag_of_those_who_could_go() {
         let mut time = VirtualTime::default();
-        let half = reserved(PARTS / 2);
-        time.enter(half, 5_000);
-        time.leave(half, 5_000);
-        time.enter(half, 0);
-        assert_eq!([2_000, 6_000].map(|most| time.catch_up(half, 0, most)), [3_000, 0]);
-        assert_eq!(time.now(), 5_000);
+        let [half, little] = [PARTS / 2, 1].map(reserved);
+        [half, little].into_iter().for_each(|claims| time.enter(claims, 0));
+        time.moved(little, 1_000);
+        assert_eq!(time.now(), 0, "the mean");
+        let reached = [900, 1_000, 500].map(|tag| {
+            time.reach(tag);
+            time.now()
+        });
+        assert_eq!(reached, [900, 1_000, 1_000]);
+        // It goes on from the mean, which is far behind.
+        time.moved(half, 999);
+        assert_eq!(time.now(), 1_000);
+        time.moved(half, 2_001);
+        assert_eq!(time.now(), 2_999);
     }
 
     #[test]

@@ -449,6 +449,30 @@ fn the_slice_of_a_newcomer_without_work_ends_with_its_length() {
     assert!(goes_on(9) && !goes_on(11), "of 10 ms");
 }
 
+/// Those who wait for a limit, or for their clients, have low tags, and the mean with them: it is no less than the tag
+/// of the stream whose slice begins, or begins anew.
+#[test]
+fn a_slice_begins_at_a_time_that_those_who_cannot_go_do_not_hold_back() {
+    let reached = |tag: i64, is_anew: bool| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 8;
+        let table = StreamTable::default();
+        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
+        let account = known(&mut policy, ONE);
+        (account.tag, account.used) = (tag, 11_000_000);
+        if is_anew {
+            policy.slice = Some(Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false));
+            policy.go_on(at(20), streams);
+        } else {
+            policy.ready.set(ONE.0, tag);
+            policy.begin(at(20), streams);
+        }
+        policy.time.now()
+    };
+    assert_eq!([5_000, -5_000].map(|tag| reached(tag, false)), [5_000, 0]);
+    assert_eq!([5_000, -5_000].map(|tag| reached(tag, true)), [5_000, 0]);
+}
+
 /// The nearer requests of streams that are less behind do not keep a stream waiting for long, and a dozen are
 /// enough for one to be near.
 #[test]
