@@ -645,7 +645,11 @@ impl DiskTime {
     /// The pieces of a stream were seen while it had the device to itself.
     fn learn_pace(&mut self, now: Instant, id: StreamId, seen: Option<Sum>) {
         let Some(seen) = seen else { return };
-        self.accounts[id].pace.add(now, seen.took, seen.modelled, seen.pieces);
+        let account = &mut self.accounts[id];
+        if self.device.depth > 1 && account.pace.differs(seen) {
+            account.pace.fade(1);
+        }
+        account.pace.add(now, seen.took, seen.modelled, seen.pieces);
         self.usual.add(now, seen.took, seen.modelled, seen.pieces);
         let account = &self.accounts[id];
         if account.is_lone() && self.shares(id) {
@@ -665,7 +669,7 @@ impl DiskTime {
         let guests = self.sharers.some(CHOICE, self.highest()).map(StreamId);
         let seen = guests.filter_map(|id| Some((self.accounts[id].pace.seen_at?, id)));
         let (_, guest) = seen.min().filter(|(_, id)| self.wants_quiet(now, *id))?;
-        self.accounts[guest].pace.fade();
+        self.accounts[guest].pace.fade(16);
         Some(guest)
     }
 

@@ -157,10 +157,18 @@ impl Pace {
         self.seen_at = Some(now);
     }
 
-    /// From now on it is what is seen next: what was seen before has the weight of one piece.
-    pub(super) fn fade(&mut self) {
-        let pieces = self.pieces.max(1);
-        (self.took, self.modelled, self.pieces) = (self.took / pieces, self.modelled / pieces, 1);
+    /// What was seen before has the weight of so many pieces at most.
+    pub(super) fn fade(&mut self, most: i64) {
+        let (pieces, left) = (self.pieces.max(1), self.pieces.min(most));
+        (self.took, self.modelled) = (self.took / pieces * left, self.modelled / pieces * left);
+        self.pieces = left;
+    }
+
+    /// Whether many pieces took half as long again as by this pace, or less than two thirds: chance is smaller.
+    pub(super) fn differs(self, Sum { took, modelled, pieces }: Sum) -> bool {
+        let longer = |a: i64, b: i64| a / 3 > b / 2;
+        let differs = |alone| longer(took, alone) || longer(alone, took);
+        pieces >= 32 && self.of(modelled).is_some_and(differs)
     }
 
     /// Pieces of that modelled time took no longer than that beside others'.
@@ -271,6 +279,32 @@ mod tests {
         (0..75).for_each(|_| pace.add(Instant::ZERO, 20 * MS, 10 * MS, 10));
         let of = pace.of(1_000).expect("it was seen");
         assert!((1_400..=1_600).contains(&of), "{of}");
+    }
+
+    /// A guest whose pace is old shows sixteen pieces: they count as much as all before.
+    #[test]
+    fn an_old_pace_has_the_weight_of_a_few_pieces() {
+        let after = |before: i64| {
+            let mut pace = Pace::default();
+            pace.add(Instant::ZERO, before * MS, before * MS, before);
+            pace.fade(16);
+            pace.add(Instant::ZERO, 32 * MS, 16 * MS, 16);
+            pace.of(MS)
+        };
+        assert_eq!([100, 16, 8].map(after), [1_500_000, 1_500_000, 1_666_666].map(Some));
+    }
+
+    /// Of eight random reads the mean is half as long again by chance now and then; of 32 it is not.
+    #[test]
+    fn a_pace_is_another_if_many_pieces_took_half_as_long_again() {
+        let mut pace = Pace::default();
+        let sum = |took, pieces| Sum { took, modelled: 10 * MS, pieces };
+        assert!(!pace.differs(sum(100 * MS, 32)), "none was seen");
+        pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10);
+        let differs = [6, 7, 15, 16].map(|took| pace.differs(sum(took * MS, 32)));
+        assert_eq!(differs, [true, false, false, true]);
+        assert!(!pace.differs(sum(100 * MS, 31)));
+        assert!(!pace.differs(sum(i64::MAX, 31)) && pace.differs(sum(i64::MAX, 32)));
     }
 
     /// Guests whose pieces take twice as long as alone from now on pay for that within seconds.

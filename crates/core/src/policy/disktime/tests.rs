@@ -254,6 +254,22 @@ fn paces_of_lone_streams_are_those_of_guests() {
     assert_eq!(learnt(2, |account| account.habits.peak = 2), [false, false]);
 }
 
+/// A device that has become twice as slow, as a slice of many pieces shows. One piece at a time the time between two
+/// guests shows it, which is of few.
+#[test]
+fn a_slice_of_another_pace_replaces_what_was_seen_where_several_pieces_are_at_the_device() {
+    let pace = |depth: u32, slow: i64| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = depth;
+        known(&mut policy, ONE).pace.add(at(1), 320_000_000, 320_000_000, 320);
+        let slice = Sum { took: 32_000_000 * slow / 10, modelled: 32_000_000, pieces: 32 };
+        policy.learn_pace(at(2), ONE, Some(slice));
+        policy.accounts[ONE].pace.of(1_000)
+    };
+    assert_eq!(pace(8, 20), Some(1_969), "one old piece is left");
+    assert_eq!([pace(1, 20), pace(8, 14)], [Some(1_090), Some(1_036)]);
+}
+
 /// A stream that writes has a second slice without guests before it is one; one that fills the device would be none.
 #[test]
 fn a_stream_that_writes_is_a_guest_once_two_slices_have_shown_its_pace() {
