@@ -450,11 +450,9 @@ impl DiskTime {
             if self.accounts[id].tag <= self.time.now() && !self.is_to_wait(id) {
                 return Some(id);
             }
-            let account = &mut self.accounts[id];
-            account.state = State::Ready(Turn::Slice);
-            let tag = account.tag;
+            self.accounts[id].state = State::Ready(Turn::Slice);
             self.urgent.remove(id.0);
-            self.ready.set(id.0, tag);
+            self.ready.set(id.0, self.accounts[id].tag);
         }
         None
     }
@@ -687,11 +685,10 @@ impl DiskTime {
         }
         let (quiet, length) = (self.wants_quiet(now, owner), self.length(owner));
         let behind = self.is_behind(owner, length);
-        let account = &mut self.accounts[owner];
-        account.habits.slices += 1;
-        account.habits.peak = 0;
+        let Account { habits, used, .. } = &mut self.accounts[owner];
+        (habits.slices, habits.peak) = (habits.slices + 1, 0);
         let slice = self.slice.insert(Slice::new(owner, now, length, others));
-        (slice.quiet, slice.used, slice.behind) = (quiet, account.used, behind);
+        (slice.quiet, slice.used, slice.behind) = (quiet, *used, behind);
         self.send(now, urgent.filter(|_| !quiet).unwrap_or(owner))
     }
 

@@ -133,7 +133,7 @@ impl VirtualTime {
         self.follow();
     }
 
-    /// Of those who could go none has a lower tag: V is that at least. Others, who can't go, are behind.
+    /// None of the streams that could go has a lower tag: V is that at least, and the others are behind.
     pub(crate) fn reach(&mut self, tag: i64) {
         self.rise(self.lead(tag).max(0));
     }
@@ -157,13 +157,11 @@ impl VirtualTime {
 
     fn follow(&mut self) {
         let (ahead, shares) = (self.ahead(), self.shares());
-        if ahead < i128::from(shares) {
-            return;
+        if ahead >= i128::from(shares) {
+            // A division of wide numbers takes several times as long, and is seldom needed.
+            let narrow = i64::try_from(ahead).map(|ahead| (ahead / shares).into());
+            self.rise(narrow.unwrap_or_else(|_| ahead / i128::from(shares)));
         }
-        // A division of wide numbers takes several times as long, and is seldom needed.
-        let narrow = i64::try_from(ahead).map(|ahead| (ahead / shares).into());
-        let rise = narrow.unwrap_or_else(|_| ahead / i128::from(shares));
-        self.rise(rise);
     }
 
     fn rise(&mut self, rise: i128) {

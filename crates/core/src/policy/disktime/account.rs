@@ -89,19 +89,19 @@ impl Account {
         let Habits { goes_on, writes, peak, .. } = self.habits;
         let seen = self.switch[0].count;
         let Some(piece) = self.pace.piece().filter(|_| seen > 0) else { return goes_on };
-        if writes && !goes_on {
-            return false;
-        }
         let at_once = if depth == 1 || goes_on || seen == 1 { 1 } else { peak.max(1) };
         let [began, ended] = self.switch.map(|it| it.value);
         let gains = writes && (seen == 1 || -began > piece);
-        gains || began + ended > piece.saturating_mul(i64::from(at_once))
+        let loses = began + ended > piece.saturating_mul(i64::from(at_once));
+        (goes_on || !writes) && (gains || loses)
     }
 
     /// Whether it writes, and is no guest yet for that: a cache may have taken all that its first slice showed.
     pub(super) fn is_new_writer(&self, depth: u32) -> bool {
-        let Habits { writes, slices, .. } = self.habits;
-        writes && slices < 2 && self.pace.seen_at.is_some() && !self.fills(depth)
+        self.habits.writes
+            && self.habits.slices < 2
+            && self.pace.seen_at.is_some()
+            && !self.fills(depth)
     }
 
     /// Whether it goes here and there, one request at a time.
@@ -148,8 +148,8 @@ impl Pace {
             return;
         }
         if self.took > Self::MEMORY {
-            (self.took, self.modelled) = (self.took / 2, self.modelled / 2);
-            self.pieces /= 2;
+            (self.took, self.modelled, self.pieces) =
+                (self.took / 2, self.modelled / 2, self.pieces / 2);
         }
         self.took = self.took.saturating_add(took);
         self.modelled = self.modelled.saturating_add(modelled);
@@ -157,7 +157,7 @@ impl Pace {
         self.seen_at = Some(now);
     }
 
-    /// What was seen before has the weight of so many pieces at most.
+    /// All that was seen before has the weight of so many pieces at most.
     pub(super) fn fade(&mut self, most: i64) {
         let (pieces, left) = (self.pieces.max(1), self.pieces.min(most));
         (self.took, self.modelled) = (self.took / pieces * left, self.modelled / pieces * left);
@@ -166,8 +166,7 @@ impl Pace {
 
     /// Whether many pieces took half as long again as by this pace, or less than two thirds: chance is smaller.
     pub(super) fn differs(self, Sum { took, modelled, pieces }: Sum) -> bool {
-        let longer = |a: i64, b: i64| a / 3 > b / 2;
-        let differs = |alone| longer(took, alone) || longer(alone, took);
+        let differs = |alone: i64| took.max(alone) / 3 > took.min(alone) / 2;
         pieces >= 32 && self.of(modelled).is_some_and(differs)
     }
 
@@ -294,7 +293,7 @@ mod tests {
         assert_eq!([100, 16, 8].map(after), [1_500_000, 1_500_000, 1_666_666].map(Some));
     }
 
-    /// Of eight random reads the mean is half as long again by chance now and then; of 32 it is not.
+    /// The mean of eight random reads is half as long again by chance now and then, that of 32 is not.
     #[test]
     fn a_pace_is_another_if_many_pieces_took_half_as_long_again() {
         let mut pace = Pace::default();

@@ -465,8 +465,8 @@ fn the_slice_of_a_newcomer_without_work_ends_with_its_length() {
     assert!(goes_on(9) && !goes_on(11), "of 10 ms");
 }
 
-/// Those who wait for a limit, or for their clients, have low tags, and the mean with them: it is no less than the tag
-/// of the stream whose slice begins, or begins anew.
+/// Streams that wait for their limits, or for their clients, have low tags, and the mean with them: the time is no less
+/// than the tag of the stream whose slice begins, or begins anew.
 #[test]
 fn a_slice_begins_at_a_time_that_those_who_cannot_go_do_not_hold_back() {
     let reached = |tag: i64, is_anew: bool| {
