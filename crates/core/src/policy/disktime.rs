@@ -72,8 +72,7 @@ const REST: Duration = Duration::from_millis(20);
 const LOSS: i64 = 40;
 /// The cost of a switch in ns until one was seen: low, as short slices soon show the true one. A stream that was not
 /// seen alone counts in a round with the usual cost, and with no more than this.
-/// Where a usual switch costs as much, streams that
-/// write are no guests: a disk seeks for longer, and flash never takes as long.
+/// Where a usual switch costs as much, streams that write are no guests: disks seek for longer, flash takes less.
 const UNSEEN: i64 = 1_000_000;
 /// The least that a switch is taken to cost, in ns: with nothing at all a round would have no length. A microsecond is
 /// less than any device that is waited for takes for a piece; tried at this value only.
@@ -667,6 +666,7 @@ impl DiskTime {
         let guests = self.sharers.some(CHOICE, self.highest()).map(StreamId);
         let seen = guests.filter_map(|id| Some((self.accounts[id].pace.seen_at?, id)));
         let (_, guest) = seen.min().filter(|(_, id)| self.wants_quiet(now, *id))?;
+        // As many as switch costs are means of: the next slice shows about as many (docs/appendix/tried-guests.md).
         self.accounts[guest].pace.fade(16);
         Some(guest)
     }

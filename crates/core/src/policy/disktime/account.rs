@@ -164,7 +164,8 @@ impl Pace {
         self.pieces = left;
     }
 
-    /// Whether many pieces took half as long again as by this pace, or less than two thirds: chance is smaller.
+    /// Whether many pieces took half as long again as by this pace, or less than two thirds: chance is smaller with 32,
+    /// and not with 8 (docs/appendix/tried-guests.md).
     pub(super) fn differs(self, Sum { took, modelled, pieces }: Sum) -> bool {
         let differs = |alone: i64| took.max(alone) / 3 > took.min(alone) / 2;
         pieces >= 32 && self.of(modelled).is_some_and(differs)
