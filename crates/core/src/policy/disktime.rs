@@ -342,9 +342,9 @@ impl DiskTime {
     /// Whether others' pieces may be at the device with a stream's own. Several at once writes may where switches cost
     /// too little for a disk, whose cache would take them in one stream's slice and write them in others'.
     fn shares(&self, id: StreamId) -> bool {
-        let account = &self.accounts[id];
-        let may = !account.habits.writes || self.switch_of(None) < UNSEEN;
-        account.shares(self.device.depth, may && self.pace_of(id).seen_at.is_some())
+        let (account, depth) = (&self.accounts[id], self.device.depth);
+        let may = || !account.habits.writes || self.switch_of(None) < UNSEEN;
+        account.shares(depth, depth == 1 || (may() && self.pace_of(id).seen_at.is_some()))
     }
 
     /// The longest slice.

@@ -135,7 +135,9 @@ impl VirtualTime {
 
     /// None of the streams that could go has a lower tag: V is that at least, and the others are behind.
     pub(crate) fn reach(&mut self, tag: i64) {
-        self.rise(self.lead(tag).max(0));
+        if tag > self.now {
+            self.rise(self.lead(tag));
+        }
     }
 
     /// By how much all tags are to be moved back, now and then: V has been.

@@ -92,16 +92,13 @@ impl Account {
         let at_once = if depth == 1 || goes_on || seen == 1 { 1 } else { peak.max(1) };
         let [began, ended] = self.switch.map(|it| it.value);
         let gains = writes && (seen == 1 || -began > piece);
-        let loses = began + ended > piece.saturating_mul(i64::from(at_once));
-        (goes_on || !writes) && (gains || loses)
+        (goes_on || !writes) && (gains || began + ended > piece.saturating_mul(i64::from(at_once)))
     }
 
     /// Whether it writes, and is no guest yet for that: a cache may have taken all that its first slice showed.
     pub(super) fn is_new_writer(&self, depth: u32) -> bool {
-        self.habits.writes
-            && self.habits.slices < 2
-            && self.pace.seen_at.is_some()
-            && !self.fills(depth)
+        let Habits { writes, slices, .. } = self.habits;
+        writes && slices < 2 && self.pace.seen_at.is_some() && !self.fills(depth)
     }
 
     /// Whether it goes here and there, one request at a time.
