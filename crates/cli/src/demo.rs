@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::interrupt::{self, Interrupted, Temporary};
 use crate::{BadInput, failure};
 
+mod cpu;
 mod recorder;
 mod video;
 mod view;
@@ -37,8 +38,9 @@ were late at most three times, all in the first 5 s in which misses were
 reported. With 1 if not.
 
 Exits with 3, and judges nothing, if the machine was too busy to emulate a disk:
-more than 1 % of its answers were over 1 ms later than its timing model; or if
-there were fewer than two whole rounds. A --for below what two rounds take at
+more than 1 % of its answers were over 1 ms later than its timing model, or its
+threads waited for a CPU for a tenth of the time; or if there were fewer than
+two whole rounds. A --for below what two rounds take at
 least is refused: of 50/50 2.8s, of 70/30 3.4s, of 90/10 7.8s, of 99/1 70.8s; in
 the scene `recorder` 4s (two cycles), in `video` 10s.";
 
@@ -74,6 +76,9 @@ const JUDGED: Duration = Duration::from_secs(10);
 /// How late the emulated disk may answer, at the 99th percentile: past that what is measured is this
 /// machine, and a virtual disk's share of it.
 const LATE_MAX: Duration = Duration::from_millis(1);
+/// How much of the time its threads may have waited for a CPU, together. On two cores it is .05 with the machine to
+/// itself or beside one busy program, and .19 to .45 beside two and more, where insulation went down to .92.
+const CPU_WAIT_MAX: f64 = 0.1;
 /// Whole rounds that say something.
 const ROUNDS_MIN: u32 = 2;
 /// The range of a stream's lag in one round of slices: policy `disktime`'s horizon. So a whole round
@@ -131,6 +136,8 @@ struct Report {
     streams: Vec<Stream>,
     /// How much later than its timing model the emulated disk answered.
     timing_error_us: TimingError,
+    /// The time that threads waited for a CPU, together, by the time that was measured.
+    cpu_wait: f64,
     /// Whole rounds of the first virtual disk while both shared the disk.
     #[serde(rename = "turns")]
     rounds: u32,
@@ -329,6 +336,16 @@ fn two_rounds([first, second]: [u32; 2]) -> Duration {
     if parts > 0.0 { LAG_RANGE.mul_f64(f64::from(ROUNDS_MIN) / parts) } else { Duration::ZERO }
 }
 
+/// How the machine kept up with the demo.
+#[derive(Default)]
+struct Machine {
+    /// How much later than its timing model the emulated disk answered.
+    late: Counts,
+    /// The time that threads waited for a CPU, in so much time.
+    waited: Duration,
+    measured: Duration,
+}
+
 struct Demo {
     server: Server,
     policy: String,
@@ -338,12 +355,12 @@ struct Demo {
 impl Demo {
     fn run(&self, arguments: &Arguments, shared: Duration) -> anyhow::Result<Report> {
         let alone = (shared / 4).clamp(Duration::from_secs(3), Duration::from_secs(10));
-        let (mut alone_iops, mut late) = (Vec::new(), Counts::default());
+        let (mut alone_iops, mut machine) = (Vec::new(), Machine::default());
         for index in 0..2 {
             let phase = format!("{} alone", self.disk(index).name);
-            alone_iops.push(self.phase(&phase, &[index], alone, &mut late)?.rates()[0].iops);
+            alone_iops.push(self.phase(&phase, &[index], alone, &mut machine)?.rates()[0].iops);
         }
-        let rounds = self.phase("both together", &[0, 1], shared, &mut late)?;
+        let rounds = self.phase("both together", &[0, 1], shared, &mut machine)?;
         let rates = rounds.rates();
         let stream = |index: usize| {
             let reserve = f64::from(arguments.split[index]) / 100.0;
@@ -353,10 +370,11 @@ impl Demo {
             Stream { name, reserve, utilization, iops, alone_iops: alone_iops[index], insulation }
         };
         let streams: Vec<Stream> = (0..2).map(stream).collect();
-        let timing_error_us = TimingError::of(&late);
+        let timing_error_us = TimingError::of(&machine.late);
+        let cpu_wait = machine.waited.as_secs_f64() / machine.measured.as_secs_f64().max(1e-9);
         // A virtual disk that has all or nothing has no rounds.
         let rounds_enough = rounds.whole >= ROUNDS_MIN || two_rounds(arguments.split).is_zero();
-        let judged = timing_error_us.is_small() && rounds_enough;
+        let judged = timing_error_us.is_small() && cpu_wait <= CPU_WAIT_MAX && rounds_enough;
         let (policy, seconds, rounds) = (self.policy.clone(), shared.as_secs_f64(), rounds.whole);
         let report = Report {
             device: PRESET,
@@ -364,6 +382,7 @@ impl Demo {
             seconds,
             streams,
             timing_error_us,
+            cpu_wait,
             rounds,
             judged,
             pass: false,
@@ -376,13 +395,13 @@ impl Demo {
     }
 
     /// Loads some of the virtual disks for a while; answers what each got, without the settling, and
-    /// counts how late the emulated disk answered.
+    /// notes how the machine kept up.
     fn phase(
         &self,
         name: &str,
         disks: &[usize],
         length: Duration,
-        late: &mut Counts,
+        machine: &mut Machine,
     ) -> anyhow::Result<Rounds> {
         let loads =
             disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -390,7 +409,7 @@ impl Demo {
         let sample = || disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
         let mut rounds = Rounds::new(sample());
         let timing = &self.server.devices()[0].timing_error;
-        let before = timing.counts();
+        let (before, waits) = (timing.counts(), cpu::Waits::now());
         let (begin, mut drawn) = (now(), rounds.last.clone());
         let end = begin + length;
         while now() < end {
@@ -405,7 +424,9 @@ impl Demo {
             self.view.draw(name, now() - begin, length, &rows.collect::<Vec<_>>());
             drawn.clone_from(&rounds.last);
         }
-        late.add_span(&before, &timing.counts());
+        machine.late.add_span(&before, &timing.counts());
+        machine.waited += cpu::Waits::now().since(&waits);
+        machine.measured += now() - begin;
         for load in loads {
             let report = load.stop();
             if let Some(error) = report.lost {
@@ -567,6 +588,7 @@ mod tests {
             seconds: 20.0,
             streams: vec![stream("sequential", 0.7, 0.5), stream("random", 0.3, 0.5)],
             timing_error_us: error(2500.0),
+            cpu_wait: 0.0,
             rounds: 12,
             judged: false,
             pass: false,
@@ -574,7 +596,13 @@ mod tests {
         assert!(view::judgement(&report).starts_with("NOT JUDGED: this machine is too busy"));
         (report.timing_error_us, report.rounds) = (error(10.0), 1);
         assert!(view::judgement(&report).starts_with("NOT JUDGED: 1 whole round"));
-        report.judged = true;
+        (report.cpu_wait, report.rounds) = (0.21, 12);
+        let said = view::judgement(&report);
+        assert!(
+            said.starts_with("NOT JUDGED: this machine is too busy: for .21 of the time"),
+            "{said}"
+        );
+        (report.cpu_wait, report.judged) = (0.05, true);
         assert!(view::judgement(&report).starts_with("BROKEN"));
     }
 

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use super::{Rate, Report, Stream};
+use super::{CPU_WAIT_MAX, Rate, Report, Stream};
 use crate::table;
 use crate::terminal::prose;
 
@@ -126,6 +126,15 @@ pub(super) fn verdict(report: &Report) {
 pub(super) fn judgement(report: &Report) -> String {
     if !report.timing_error_us.is_small() {
         return report.timing_error_us.too_busy();
+    }
+    if report.cpu_wait > CPU_WAIT_MAX {
+        let fraction = |part: f64| format!("{part:.2}").trim_start_matches('0').to_owned();
+        return format!(
+            "NOT JUDGED: this machine is too busy: for {} of the time the demo's threads waited for a CPU, {} is \
+             allowed. Run the demo again when less else runs.",
+            fraction(report.cpu_wait),
+            fraction(CPU_WAIT_MAX)
+        );
     }
     if !report.judged {
         return format!(

@@ -216,7 +216,7 @@ impl Ledger {
 
     /// Closes the window at `end`, in which pieces of that `cost` came back. The time for which the device
     /// stalled in it is not to be divided: that beyond what is likely, and beyond what the touched streams have
-    /// `room` for.
+    /// `room` for. While work waited for the device, the rest is a stall.
     pub(crate) fn close(
         &mut self,
         end: Instant,
@@ -229,12 +229,15 @@ impl Ledger {
         let likely = self.rate.of(Duration::from_nanos(modelled));
         let most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
         let most = if busy.as_nanos() > most { most.max(room().as_nanos()) } else { most };
-        let most = if self.window.saturated { most } else { most.min(cost) };
+        let (most, rest) = match self.window.saturated {
+            true => (most, Why::Stall),
+            false => (most.min(cost), Why::Spare),
+        };
         let divide = busy.as_nanos().min(most);
         self.rate.note(divide, modelled);
         (self.window.pieces, self.window.modelled) = (0, 0);
         self.open(end);
-        Span { busy, divide }
+        Span { busy, divide, rest }
     }
 
     /// The streams whose pieces came back in the open window; to be given back with
@@ -332,6 +335,7 @@ mod tests {
             completed(&mut ledger, 1_000, ms(likely));
             let span = ledger.close(at(1_000), u64::MAX, || ms(room));
             assert_eq!((span.busy, span.divide), (ms(1_000), ms(divided).as_nanos()));
+            assert_eq!(span.rest, Why::Stall);
         }
     }
 
@@ -345,6 +349,7 @@ mod tests {
             }
             let span = ledger.close(at(100), ms(30).as_nanos(), || Duration::ZERO);
             assert_eq!(span.divide, ms(divided).as_nanos());
+            assert_eq!(span.rest == Why::Spare, !saturated, "no work waited");
         }
     }
 }

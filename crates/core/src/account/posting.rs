@@ -68,8 +68,9 @@ impl Debited {
 pub(crate) struct Span {
     /// How long the device was busy in it.
     pub(crate) busy: Duration,
-    /// The part of `busy` that is to be divided among the streams touched, in ns.
+    /// The part of `busy` that is to be divided among the streams touched, in ns; and why the rest is nobody's.
     pub(crate) divide: u64,
+    pub(crate) rest: Why<'static>,
 }
 
 /// A stream's write-back debt that is paid from the time of another stream's piece.
@@ -117,9 +118,9 @@ pub(crate) struct Part {
 /// A window is closed: what of it is to be divided goes to the streams whose pieces came back in it, in
 /// proportion to cost.
 pub(crate) fn window<'a>(span: &Span, parts: &'a [Part], mut post: impl FnMut(Posting<'a>)) {
-    let spare = span.busy.saturating_sub(Duration::from_nanos(span.divide));
-    if spare > Duration::ZERO {
-        post(Posting { payer: None, time: spare, why: Why::Spare });
+    let time = span.busy.saturating_sub(Duration::from_nanos(span.divide));
+    if time > Duration::ZERO {
+        post(Posting { payer: None, time, why: span.rest });
     }
     let mut left = span.divide;
     let mut costs = parts.iter().map(|part| part.cost).sum::<u64>();
@@ -213,7 +214,7 @@ mod tests {
     fn a_window_is_divided_by_modelled_cost_to_the_last_nanosecond() {
         let mut postings = Vec::new();
         let (busy, divide) = (Duration::from_nanos(1000), 700);
-        let span = Span { busy, divide };
+        let span = Span { busy, divide, rest: Why::Spare };
         let unlike = parts([2, 2, 3]);
         window(&span, &unlike, |it| postings.push(it));
         let times: Vec<_> = postings.iter().map(|posting| posting.time.as_nanos()).collect();

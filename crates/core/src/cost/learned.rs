@@ -159,7 +159,9 @@ impl CostModel for Learned {
             (None, true) => Basis::Anchored,
             (None, false) => Basis::Guessed,
         };
-        let spread = seen.map(|known| u32::try_from(known.spread * 1000 / ONE).unwrap_or(u32::MAX));
+        // Rounded up: no cost is known to less than a thousandth.
+        let permille = |spread: i128| u32::try_from(spread * 1000 / ONE + 1).unwrap_or(u32::MAX);
+        let spread = seen.map(|known| permille(known.spread));
         let drift = i64::try_from((factor - ONE) * 1000 / ONE).unwrap_or(i64::MAX);
         let drift_permille = self.anchored[kind].then_some(drift);
         Some(Certainty { basis, spread_permille: spread, drift_permille })

@@ -89,7 +89,8 @@ impl Engine {
 
     fn ask(&mut self, rank: Rank, on_slack: bool) -> Chosen {
         let (depth, at_work) = (self.limits.depth, self.device.at_work(self.now).pieces);
-        let streams = Streams { streams: &self.streams, rank, depth, at_work };
+        let (streams, pressing) = (&self.streams, self.promises.pressing);
+        let streams = Streams { streams, rank, depth, at_work, pressing };
         let pick = self.policies[rank.at()].pick(self.now, streams);
         if rank == Rank::Best {
             self.books.slice = self.slices().and_then(|slices| slices.owner());

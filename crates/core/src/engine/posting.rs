@@ -33,10 +33,6 @@ impl Engine {
             let (time, stalled) = self.books.ledger.skip_stall(self.now, silence.likely);
             self.post(&Posting { payer: None, time, why: Why::Stall });
             self.prices.skip(stalled);
-            // No stream is behind for it.
-            for stream in self.streams.iter_mut() {
-                stream.behind.stalled(stream.accounts.own, stalled, self.now);
-            }
         }
         longest(silence.likely)
     }
@@ -167,6 +163,12 @@ impl Engine {
                 self.used_in_family(payer, tokens);
             }
             self.gates.mark(payer);
+        }
+        if posting.why == Why::Stall {
+            // No stream is behind for it.
+            for stream in self.streams.iter_mut() {
+                stream.behind.stalled(stream.accounts.own, posting.time, self.now);
+            }
         }
     }
 }

@@ -5,6 +5,9 @@
 //! near. So a completion costs nothing here but the account in [`Behind`](crate::classes::promise), and
 //! a timer fires only for a stream that is behind its bound.
 //!
+//! The stream that would break its bound first, within a second or two slices, *presses*: policies that give slices
+//! serve it next.
+//!
 //! A breach is told once, and the stream's intervals begin anew: it is told again when the stream is
 //! behind by as long once more.
 //!
@@ -35,6 +38,8 @@ pub(super) struct Promises {
     piece: Duration,
     /// Watched streams by when they break their bounds at the earliest, in ns.
     due: IndexedHeap,
+    /// The stream that breaks its bound first, if that is soon.
+    pub(super) pressing: Option<StreamId>,
     /// Streams whose bounds may have become shorter: their times in the heap may be too late.
     shorter: Shorter,
 }
@@ -52,7 +57,7 @@ enum Shorter {
 impl Promises {
     pub(super) fn new(terms: Terms) -> Self {
         let (piece, due) = (terms.piece, IndexedHeap::default());
-        Self { terms, piece, due, shorter: Shorter::Nobodys }
+        Self { terms, piece, due, pressing: None, shorter: Shorter::Nobodys }
     }
 
     /// When a bound is broken at the earliest.
@@ -136,9 +141,11 @@ impl Promises {
         }
     }
 
-    /// The first stream that is behind its bound.
-    fn first(&mut self, streams: &StreamTable, now: Instant) -> Option<StreamId> {
-        let near = now.as_nanos().saturating_add(NEAR.as_nanos()).cast_signed();
+    /// The stream that breaks its bound first, if that is near, and when: a slice that goes on and its own slice may
+    /// come before.
+    fn first(&mut self, streams: &StreamTable, now: Instant) -> Option<(Instant, StreamId)> {
+        let near = NEAR.max(self.terms.slice + self.terms.slice);
+        let near = now.as_nanos().saturating_add(near.as_nanos()).cast_signed();
         if self.shorter != Shorter::Nobodys {
             self.look_again(streams, now);
         } else if self.due.peek().is_none_or(|(at, _)| at > near) {
@@ -148,8 +155,8 @@ impl Promises {
         let at = |id: u32| self.breaks_at(streams.get(StreamId(id))?, now);
         let id = due.first(at, near);
         self.due = due;
-        let (at, _) = self.due.peek().filter(|_| id.is_some())?;
-        id.map(StreamId).filter(|_| super::instant(at) <= now)
+        let (at, id) = self.due.peek().filter(|_| id.is_some())?;
+        Some((super::instant(at), StreamId(id)))
     }
 }
 
@@ -168,10 +175,13 @@ impl Engine {
         self.promises.terms
     }
 
-    /// Tells of streams that are behind their bounds by now.
+    /// Tells of streams that are behind their bounds by now, and notes who would be first.
     pub(super) fn watch_promises(&mut self) {
         let now = self.now;
-        while let Some(id) = self.promises.first(&self.streams, now) {
+        loop {
+            let first = self.promises.first(&self.streams, now);
+            self.promises.pressing = first.map(|(_, id)| id);
+            let Some((_, id)) = first.filter(|(at, _)| *at <= now) else { return };
             let bound = self.promise(id).expect("a stream that is watched has a bound");
             let stream = &mut self.streams[id];
             let behind = stream.behind.time(stream.accounts.own, now);

@@ -527,8 +527,9 @@ impl DiskTime {
         let works = ready || in_flight > 0;
         if !slice.ends && self.is_over(now, slice, works) {
             // Ready or not: an owner with one request at a time seldom is at this moment.
-            let next = self.lowest().map(|next| self.accounts[next].tag);
-            if next.is_some_and(|next| next < self.accounts[owner].tag) {
+            let lower =
+                self.lowest().filter(|id| self.accounts[*id].tag < self.accounts[owner].tag);
+            if self.pressing(streams).or(lower).is_some_and(|next| next != owner) {
                 self.slice.as_mut()?.end();
             } else {
                 self.time.reach(self.accounts[owner].tag);
@@ -671,11 +672,20 @@ impl DiskTime {
         Some(guest)
     }
 
+    /// The stream that is about to break its promise bound, unless its own pieces took it further ahead than its bound
+    /// reckons with: it waits for its lag.
+    fn pressing(&self, streams: Streams<'_>) -> Option<StreamId> {
+        let id = streams.pressing()?;
+        let ready = matches!(self.accounts.get(id)?.state, State::Ready(_));
+        (ready && self.room(id) > Duration::ZERO).then_some(id)
+    }
+
     /// A slice begins.
     fn begin(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let urgent = self.urgent();
         let lowest = self.lowest().inspect(|id| self.time.reach(self.accounts[*id].tag));
-        let Some(owner) = self.faded(now).or(lowest) else {
+        let next = self.pressing(streams).or_else(|| self.faded(now)).or(lowest);
+        let Some(owner) = next else {
             // An urgent stream needs no slice.
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };

@@ -27,6 +27,11 @@ fn half() -> Stream {
     Stream::new(ONE, spec, Duration::from_secs(1), Instant::ZERO)
 }
 
+/// These streams, as the policy sees them while nothing is at the device.
+fn all(table: &StreamTable, depth: u32) -> Streams<'_> {
+    Streams { streams: table, rank: Rank::Best, depth, at_work: 0, pressing: None }
+}
+
 /// A read of 4 KiB there.
 fn head(stream: StreamId, offset: u64) -> Head {
     let (request, bytes) = (RequestId(stream.0), 4096);
@@ -210,7 +215,7 @@ fn who_may_be_a_guest_follows_the_depth_of_the_device() {
     policy.note(at(1), stream.view(Rank::Best));
     let table = StreamTable::default();
     let mut shares_at = |depth: u32| {
-        let streams = Streams { streams: &table, rank: Rank::Best, depth, at_work: 0 };
+        let streams = all(&table, depth);
         policy.catch_up(at(2), streams);
         policy.sharers.contains(ONE.0)
     };
@@ -413,7 +418,7 @@ fn a_stream_counts_for_some_milliseconds_after_its_last_request() {
         policy.note(at(2_000), stream.view(Rank::Best));
         let mut table = StreamTable::default();
         table.get_or_insert_with(ONE, || stream);
-        let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, at_work: 0 };
+        let streams = all(&table, 1);
         policy.let_go(at(2_000 + millis), streams);
         policy.accounts.get(ONE).is_some_and(|account| account.state != State::Away)
     };
@@ -459,7 +464,7 @@ fn the_slice_of_a_newcomer_without_work_ends_with_its_length() {
         (account.used, account.idle_since) = (used_millis * 1_000_000, at(20));
         policy.slice = Some(Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false));
         let table = StreamTable::default();
-        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
+        let streams = all(&table, 8);
         matches!(policy.go_on(at(20), streams), Some(Pick::Hold { stream: ONE, .. }))
     };
     assert!(goes_on(9) && !goes_on(11), "of 10 ms");
@@ -473,7 +478,7 @@ fn a_slice_begins_at_a_time_that_those_who_cannot_go_do_not_hold_back() {
         let mut policy = DiskTime::default();
         policy.device.depth = 8;
         let table = StreamTable::default();
-        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
+        let streams = all(&table, 8);
         let account = known(&mut policy, ONE);
         (account.tag, account.used) = (tag, 11_000_000);
         if is_anew {
@@ -487,6 +492,45 @@ fn a_slice_begins_at_a_time_that_those_who_cannot_go_do_not_hold_back() {
     };
     assert_eq!([5_000, -5_000].map(|tag| reached(tag, false)), [5_000, 0]);
     assert_eq!([5_000, -5_000].map(|tag| reached(tag, true)), [5_000, 0]);
+}
+
+/// The slice of a stream that would break its bound goes before one that is further behind, unless the first's own
+/// pieces took it as far ahead as its bound lets it be.
+#[test]
+fn a_stream_that_is_about_to_break_its_bound_has_the_next_slice() {
+    let owner = |pressing: Option<StreamId>, lead_ms: i64, goes_on: bool| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 8;
+        let mut table = StreamTable::default();
+        for id in [ONE, OTHER] {
+            let mut stream = half();
+            stream.id = id;
+            stream.lanes[Rank::Best].gate = Gate::Ready;
+            stream.lanes[Rank::Best].head = Some(head(id, 0));
+            policy.note(at(1), stream.view(Rank::Best));
+            table.get_or_insert_with(id, || stream);
+        }
+        for (id, tag) in [(ONE, lead_ms * 1_000_000), (OTHER, -1_000_000)] {
+            policy.ready.remove(id.0);
+            policy.accounts[id].tag = policy.time.now() + tag;
+            policy.list(id);
+        }
+        let streams = Streams { pressing, ..all(&table, 8) };
+        if goes_on {
+            // The slice of the one that presses is over, and goes on.
+            policy.slice = Some(Slice::new(ONE, Instant::ZERO, Duration::from_millis(1), false));
+            policy.accounts[ONE].used = 2_000_000;
+        }
+        policy.pick(at(20), streams);
+        policy.owner().map(|owner| owner.stream)
+    };
+    for goes_on in [false, true] {
+        assert_eq!(owner(None, 100, goes_on), Some(OTHER));
+        assert_eq!(owner(Some(ONE), 100, goes_on), Some(ONE));
+        assert_eq!(owner(Some(ONE), 60_000, goes_on), Some(OTHER), "it is far ahead");
+    }
+    assert_eq!(owner(Some(OTHER), -100, true), Some(OTHER), "a slice that is over ends for it");
+    assert_eq!(owner(Some(StreamId(7)), 100, false), Some(OTHER), "one of another class");
 }
 
 /// The nearer requests of streams that are less behind do not keep a stream waiting for long, and a dozen are
@@ -503,7 +547,7 @@ fn the_nearest_request_of_some_dozen_streams_goes() {
         table.get_or_insert_with(stream, || state);
         policy.sharers.set(id, i64::from(id) - 100);
     }
-    let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, at_work: 0 };
+    let streams = all(&table, 1);
     let nearest = policy.nearest(ONE, streams).expect("streams wait");
     assert!((9..=18).contains(&nearest.0), "the {}th", nearest.0);
 }
@@ -593,7 +637,7 @@ fn a_stream_that_waits_for_its_limit_is_reckoned_with() {
     let mut table = StreamTable::default();
     table.get_or_insert_with(ONE, || stream);
     for ms in (1_030..30_000).step_by(20) {
-        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
+        let streams = all(&table, 8);
         policy.let_go(at(ms), streams);
     }
     assert!(policy.accounts[ONE].state == State::Resting(Turn::Slice));
@@ -613,7 +657,7 @@ fn a_piece_that_never_comes_back_keeps_its_stream_for_a_second() {
         let mut table = StreamTable::default();
         table.get_or_insert_with(ONE, || stream);
         for passed in (20..=millis).step_by(20) {
-            let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
+            let streams = all(&table, 8);
             policy.let_go(at(2_000 + passed), streams);
         }
         policy.accounts[ONE].state != State::Away
