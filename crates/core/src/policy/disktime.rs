@@ -320,6 +320,16 @@ impl DiskTime {
             .min(promise::ROUND.as_tokens())
     }
 
+    /// How long a slice of that stream is, and whether the nearest request is to be its own. One that is given as a bound
+    /// is about to be broken takes its stream no further ahead than that bound reckons with.
+    fn terms(&self, id: StreamId, presses: bool) -> (Duration, bool) {
+        let length = self.length(id);
+        if !presses {
+            return (length, self.is_behind(id, length));
+        }
+        (length.min(self.room(id)), true)
+    }
+
     fn length(&self, id: StreamId) -> Duration {
         let round = i128::from(self.round_time());
         let share = i128::from(self.share(id));
@@ -529,14 +539,15 @@ impl DiskTime {
             // Ready or not: an owner with one request at a time seldom is at this moment.
             let lower =
                 self.lowest().filter(|id| self.accounts[*id].tag < self.accounts[owner].tag);
-            if self.pressing(streams).or(lower).is_some_and(|next| next != owner) {
+            let pressing = self.pressing(streams);
+            if pressing.or(lower).is_some_and(|next| next != owner) {
                 self.slice.as_mut()?.end();
             } else {
                 self.time.reach(self.accounts[owner].tag);
-                let (length, used) = (self.length(owner), self.accounts[owner].used);
+                let ((length, behind), used) =
+                    (self.terms(owner, pressing.is_some()), self.accounts[owner].used);
                 self.accounts[owner].habits.slices += 1;
                 let shown = self.has_shown(self.slice.as_ref()?);
-                let behind = self.is_behind(owner, length);
                 let slice = self.slice.as_mut()?;
                 (slice.used, slice.length, slice.behind) = (used, length, behind);
                 slice.began = if slice.quiet { slice.began } else { now };
@@ -684,8 +695,8 @@ impl DiskTime {
     fn begin(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let urgent = self.urgent();
         let lowest = self.lowest().inspect(|id| self.time.reach(self.accounts[*id].tag));
-        let next = self.pressing(streams).or_else(|| self.faded(now)).or(lowest);
-        let Some(owner) = next else {
+        let pressing = self.pressing(streams);
+        let Some(owner) = pressing.or_else(|| self.faded(now)).or(lowest) else {
             // An urgent stream needs no slice.
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };
@@ -693,8 +704,8 @@ impl DiskTime {
         if others && !self.joins(now, owner) {
             return Pick::Hold { stream: owner, until: now + REST };
         }
-        let (quiet, length) = (self.wants_quiet(now, owner), self.length(owner));
-        let behind = self.is_behind(owner, length);
+        let (quiet, (length, behind)) =
+            (self.wants_quiet(now, owner), self.terms(owner, pressing.is_some()));
         let Account { habits, used, .. } = &mut self.accounts[owner];
         (habits.slices, habits.peak) = (habits.slices + 1, 0);
         let slice = self.slice.insert(Slice::new(owner, now, length, others));

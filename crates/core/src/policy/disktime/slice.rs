@@ -71,7 +71,7 @@ pub(super) struct Slice {
     pub(super) was_mixed: bool,
     /// Guests wait until its owner's pace is seen.
     pub(super) quiet: bool,
-    /// Its owner was behind by more than the slice when that began.
+    /// Its owner was behind by more than the slice when that began, or about to break its bound.
     pub(super) behind: bool,
     /// No pieces go out any more.
     pub(super) ends: bool,

@@ -519,7 +519,7 @@ fn a_stream_that_is_about_to_break_its_bound_has_the_next_slice() {
         if goes_on {
             // The slice of the one that presses is over, and goes on.
             policy.slice = Some(Slice::new(ONE, Instant::ZERO, Duration::from_millis(1), false));
-            policy.accounts[ONE].used = 2_000_000;
+            policy.accounts[ONE].used = 20_000_000;
         }
         policy.pick(at(20), streams);
         policy.owner().map(|owner| owner.stream)
