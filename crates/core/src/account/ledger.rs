@@ -229,10 +229,8 @@ impl Ledger {
         let likely = self.rate.of(Duration::from_nanos(modelled));
         let most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
         let most = if busy.as_nanos() > most { most.max(room().as_nanos()) } else { most };
-        let (most, rest) = match self.window.saturated {
-            true => (most, Why::Stall),
-            false => (most.min(cost), Why::Spare),
-        };
+        let most = if self.window.saturated { most } else { most.min(cost) };
+        let rest = if self.window.saturated { Why::Stall } else { Why::Spare };
         let divide = busy.as_nanos().min(most);
         self.rate.note(divide, modelled);
         (self.window.pieces, self.window.modelled) = (0, 0);

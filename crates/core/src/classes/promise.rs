@@ -215,22 +215,15 @@ impl Behind {
     pub(crate) fn charged(&mut self, used: Duration, now: Instant) {
         if self.backlogged {
             self.level.advance(now);
-            self.take(used.as_tokens());
+            self.level.take(used.as_tokens());
+            let level = self.level.level();
+            self.level.take(level.min(0));
         }
     }
 
     /// A stall of the device has ended, which is in no interval.
     pub(crate) fn stalled(&mut self, reserve: Share, stall: Duration, now: Instant) {
-        if self.backlogged {
-            self.level.advance(now);
-            self.take(Duration::from_nanos(part(stall, reserve.ppm())).as_tokens());
-        }
-    }
-
-    fn take(&mut self, tokens: i64) {
-        self.level.take(tokens);
-        let level = self.level.level();
-        self.level.take(level.min(0));
+        self.charged(Duration::from_nanos(part(stall, reserve.ppm())), now);
     }
 
     /// When a stream that is charged nothing more is behind by longer than `bound`, in ns; `None` if

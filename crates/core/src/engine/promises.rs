@@ -68,11 +68,7 @@ impl Promises {
     /// The slice length is another.
     pub(super) fn set_slice(&mut self, slice: Duration) {
         self.terms.slice = slice;
-        self.shorten(Shorter::Watched);
-    }
-
-    fn shorten(&mut self, whose: Shorter) {
-        self.shorter = self.shorter.max(whose);
+        self.shorter = self.shorter.max(Shorter::Watched);
     }
 
     /// A contract no longer counts in others' bounds.
@@ -80,7 +76,7 @@ impl Promises {
         let before = self.terms.withholds();
         self.terms.remove(contract, cycle);
         let same = self.terms.withholds() == before;
-        self.shorten(if same { Shorter::Watched } else { Shorter::All });
+        self.shorter = self.shorter.max(if same { Shorter::Watched } else { Shorter::All });
     }
 
     /// A stream has another contract, or another cycle.
@@ -207,7 +203,7 @@ impl Engine {
         let shorter = piece < terms.piece || self.limits.depth < terms.depth;
         (terms.piece, terms.depth) = (piece, self.limits.depth);
         if shorter {
-            self.promises.shorten(Shorter::Watched);
+            self.promises.shorter = self.promises.shorter.max(Shorter::Watched);
         }
     }
 }

@@ -108,6 +108,9 @@ struct DiskTime {
     /// The streams that want to run, by when they no longer count if they stay idle; none later.
     resting: IndexedHeap,
     slice: Option<Slice>,
+    /// The stream whose slice is next, as it is about to break its promise bound; unless its own pieces took it further
+    /// ahead than that reckons with.
+    pressing: Option<StreamId>,
     round: Round,
     /// The time that slices lose to switches, at their beginnings and at their ends.
     switch: [Mean<16>; 2],
@@ -115,8 +118,6 @@ struct DiskTime {
     usual: Pace,
     /// The pace of guests that go here and there, one request at a time: of readers, and of those that write.
     lone: [Pace; 2],
-    /// The longest slice; zero stands for the usual one.
-    horizon: Duration,
     device: Device,
     /// The time that went by without guests for the sake of learning.
     probes: Probes,
@@ -146,6 +147,8 @@ struct Device {
     stated: bool,
     /// It may be flushed.
     flushes: bool,
+    /// The longest slice; zero stands for the usual one.
+    horizon: Duration,
 }
 
 /// The tags of streams, by id.
@@ -320,16 +323,7 @@ impl DiskTime {
             .min(promise::ROUND.as_tokens())
     }
 
-    /// How long a slice of that stream is, and whether the nearest request is to be its own. One that is given as a bound
-    /// is about to be broken takes its stream no further ahead than that bound reckons with.
-    fn terms(&self, id: StreamId, presses: bool) -> (Duration, bool) {
-        let length = self.length(id);
-        if !presses {
-            return (length, self.is_behind(id, length));
-        }
-        (length.min(self.room(id)), true)
-    }
-
+    /// How long a slice is. One that is given for a bound takes its stream no further ahead than that reckons with.
     fn length(&self, id: StreamId) -> Duration {
         let round = i128::from(self.round_time());
         let share = i128::from(self.share(id));
@@ -337,7 +331,9 @@ impl DiskTime {
         let count = i128::from(self.round.streams.max(1));
         let even = (round * round / count * share / shares).isqrt();
         let length = (round * share / shares).max(even).max(i128::from(self.switch_cost(id)));
-        Duration::from_nanos(u64::try_from(length).unwrap_or(u64::MAX)).min(self.horizon())
+        let most = if self.pressing == Some(id) { self.room(id) } else { Duration::MAX };
+        Duration::from_nanos(u64::try_from(length).unwrap_or(u64::MAX))
+            .min(most.min(self.horizon()))
     }
 
     /// The pace of a stream alone. Where more streams were not seen than the device takes at once, it would idle for
@@ -359,7 +355,7 @@ impl DiskTime {
 
     /// The longest slice.
     fn horizon(&self) -> Duration {
-        if self.horizon == Duration::ZERO { HORIZON } else { self.horizon }
+        if self.device.horizon == Duration::ZERO { HORIZON } else { self.device.horizon }
     }
 
     /// Among the streams that are ready.
@@ -412,6 +408,9 @@ impl DiskTime {
         }
         self.probes.begin(now);
         self.let_go(now, streams);
+        let ready = |id: &StreamId| self.ready.contains(id.0) || self.urgent.contains(id.0);
+        let pressing = streams.pressing.filter(ready);
+        self.pressing = pressing.filter(|id| self.room(*id) > Duration::ZERO);
         let Some(back) = self.time.rebase() else { return };
         for heap in [&mut self.ready, &mut self.sharers, &mut self.urgent] {
             *heap = IndexedHeap::default();
@@ -539,15 +538,14 @@ impl DiskTime {
             // Ready or not: an owner with one request at a time seldom is at this moment.
             let lower =
                 self.lowest().filter(|id| self.accounts[*id].tag < self.accounts[owner].tag);
-            let pressing = self.pressing(streams);
-            if pressing.or(lower).is_some_and(|next| next != owner) {
+            if self.pressing.or(lower).is_some_and(|next| next != owner) {
                 self.slice.as_mut()?.end();
             } else {
                 self.time.reach(self.accounts[owner].tag);
-                let ((length, behind), used) =
-                    (self.terms(owner, pressing.is_some()), self.accounts[owner].used);
+                let (length, used) = (self.length(owner), self.accounts[owner].used);
                 self.accounts[owner].habits.slices += 1;
                 let shown = self.has_shown(self.slice.as_ref()?);
+                let behind = self.is_behind(owner, length);
                 let slice = self.slice.as_mut()?;
                 (slice.used, slice.length, slice.behind) = (used, length, behind);
                 slice.began = if slice.quiet { slice.began } else { now };
@@ -622,11 +620,11 @@ impl DiskTime {
         slice.middle().is_some_and(|middle| middle.pieces >= 8 && long(middle.took))
     }
 
-    /// Whether a stream's lag is more than a slice.
+    /// Whether a stream's lag is more than a slice, or it is about to break its bound.
     fn is_behind(&self, id: StreamId, length: Duration) -> bool {
         let account = &self.accounts[id];
-        step(length.as_tokens(), self.time.share(account.claims))
-            < self.time.now().saturating_sub(account.tag)
+        let lag = self.time.now().saturating_sub(account.tag);
+        self.pressing == Some(id) || step(length.as_tokens(), self.time.share(account.claims)) < lag
     }
 
     /// Whether guests are to wait in a stream's slices until those show its pace. One piece at a time the time between
@@ -683,20 +681,11 @@ impl DiskTime {
         Some(guest)
     }
 
-    /// The stream that is about to break its promise bound, unless its own pieces took it further ahead than its bound
-    /// reckons with: it waits for its lag.
-    fn pressing(&self, streams: Streams<'_>) -> Option<StreamId> {
-        let id = streams.pressing()?;
-        let ready = matches!(self.accounts.get(id)?.state, State::Ready(_));
-        (ready && self.room(id) > Duration::ZERO).then_some(id)
-    }
-
     /// A slice begins.
     fn begin(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let urgent = self.urgent();
         let lowest = self.lowest().inspect(|id| self.time.reach(self.accounts[*id].tag));
-        let pressing = self.pressing(streams);
-        let Some(owner) = pressing.or_else(|| self.faded(now)).or(lowest) else {
+        let Some(owner) = self.pressing.or_else(|| self.faded(now)).or(lowest) else {
             // An urgent stream needs no slice.
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };
@@ -704,8 +693,8 @@ impl DiskTime {
         if others && !self.joins(now, owner) {
             return Pick::Hold { stream: owner, until: now + REST };
         }
-        let (quiet, (length, behind)) =
-            (self.wants_quiet(now, owner), self.terms(owner, pressing.is_some()));
+        let (quiet, length) = (self.wants_quiet(now, owner), self.length(owner));
+        let behind = self.is_behind(owner, length);
         let Account { habits, used, .. } = &mut self.accounts[owner];
         (habits.slices, habits.peak) = (habits.slices + 1, 0);
         let slice = self.slice.insert(Slice::new(owner, now, length, others));
@@ -822,9 +811,7 @@ impl Policy for DiskTime {
             return self.note(now, stream);
         }
         account.idle_since = now;
-        if let Some(slice) = own.filter(|_| flushes) {
-            slice.wrote(piece.kind);
-        }
+        own.filter(|_| flushes).into_iter().for_each(|slice| slice.wrote(piece.kind));
         if let Some(slice) = self.slice.as_mut().filter(|it| it.owner == id && !it.mixed) {
             slice.piece(now, piece, stream.in_flight());
         } else if self.device.depth > 1 {
@@ -941,14 +928,12 @@ impl Slices for DiskTime {
             account.pace.correct(window.busy.as_tokens(), modelled);
         }
         let is_back = one && own > 0;
-        let open = self.slice.as_mut().filter(|slice| slice.owner == owner);
-        if let Some(slice) = open.filter(|_| guests == 0 || is_back) {
-            slice.clear(now, is_back);
-        }
+        let open = self.slice.as_mut().filter(|it| it.owner == owner && (guests == 0 || is_back));
+        open.into_iter().for_each(|slice| slice.clear(now, is_back));
     }
 
     fn set_horizon(&mut self, horizon: Duration) {
-        self.horizon = horizon;
+        self.device.horizon = horizon;
     }
 }
 

@@ -46,10 +46,6 @@ fn key_of(stream: StreamView<'_>) -> Option<Key> {
 }
 
 impl ScanEdf {
-    fn place(&mut self, stream: StreamView<'_>) {
-        self.order.set(stream.id(), key_of(stream));
-    }
-
     /// The first of the earliest deadline that lies ahead, or else of all of it.
     fn next(&self) -> Option<(Key, StreamId)> {
         let first = self.order.first()?;
@@ -74,15 +70,13 @@ impl Policy for ScanEdf {
         Pick::Nothing
     }
 
-    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
-        if let Some((_, end)) = stream.last_piece() {
-            self.position = end;
-        }
-        self.place(stream);
+    fn dispatched(&mut self, now: Instant, stream: StreamView<'_>) {
+        self.position = stream.last_piece().map_or(self.position, |(_, end)| end);
+        self.changed(now, stream);
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
+        self.order.set(stream.id(), key_of(stream));
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {

@@ -22,6 +22,8 @@ pub struct Streams<'a> {
     pub(crate) rank: Rank,
     pub(crate) depth: u32,
     pub(crate) at_work: u32,
+    /// The stream that would break its promise bound first, if that was near when time passed last: within a second or
+    /// two slices.
     pub(crate) pressing: Option<StreamId>,
 }
 
@@ -30,13 +32,6 @@ impl<'a> Streams<'a> {
     #[must_use]
     pub fn at_work(self) -> u32 {
         self.at_work
-    }
-
-    /// The stream that would break its promise bound first, if that was near when time passed last: within a second or
-    /// two slices.
-    #[must_use]
-    pub fn pressing(self) -> Option<StreamId> {
-        self.pressing
     }
 
     /// How many pieces the device may hold.

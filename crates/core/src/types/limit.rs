@@ -82,8 +82,7 @@ impl Limit {
             over -= used;
             is_over && over < 0
         });
-        let below =
-            until.map(|(at, _)| Duration::from_nanos((*at + period).as_nanos()).as_tokens());
+        let below = until.map(|(at, _)| (*at + period).as_nanos().cast_signed());
         below.max(filled).map_or(Ok(()), Err)
     }
 
