@@ -13,7 +13,7 @@ mod cycles;
 mod pauses;
 
 use cycles::Cycles;
-use disktime_core::promise::{self, Terms};
+use disktime_core::promise::Terms;
 use disktime_core::{Admission, Contract, DeviceTime, Duration, Instant, StreamCounters, StreamId};
 use pauses::Pauses;
 
@@ -100,6 +100,8 @@ pub(crate) struct Bounds {
     pub(crate) period: Duration,
     /// The longest time that a piece is declared to take.
     pub(crate) piece: Duration,
+    /// The longest slice.
+    pub(crate) slice: Duration,
     /// Deeper than 1 what is charged is known at the end of such a window.
     pub(crate) window: Duration,
     /// The policy keeps reservations.
@@ -152,8 +154,8 @@ impl Checks {
 
     /// Bounds by these contracts, where they are looser than before.
     fn promise(&mut self, contracts: &[Contract]) {
-        let Bounds { depth, period, piece, guarantee, .. } = self.bounds;
-        let mut terms = Terms::new(depth, piece, promise::SLICE, period);
+        let Bounds { depth, period, piece, slice, guarantee, .. } = self.bounds;
+        let mut terms = Terms::new(depth, piece, slice, period);
         contracts.iter().for_each(|contract| terms.add(contract, None));
         for (seen, contract) in self.seen.iter_mut().zip(contracts) {
             let bound = terms.bound(contract).filter(|_| guarantee);
@@ -422,6 +424,7 @@ mod tests {
         depth: 1,
         period: Duration::from_secs(1),
         piece: Duration::from_millis(10),
+        slice: disktime_core::promise::SLICE,
         window: Duration::from_millis(100),
         guarantee: true,
         timed: true,

@@ -236,7 +236,8 @@ impl World {
         let by_profile = |profile| promise::piece_time(profile, promise::PIECE_BYTES);
         let piece = plan.profile.as_ref().map_or(declared, by_profile);
         let window = Config::default().window;
-        let bounds = Bounds { depth: plan.depth, period, piece, window, guarantee, timed };
+        let slice = plan.scheduling.horizon.unwrap_or(promise::SLICE);
+        let bounds = Bounds { depth: plan.depth, period, piece, slice, window, guarantee, timed };
         let steering = Steering::of(&plan);
         let misses = vec![Vec::new(); plan.streams.len()];
         let mut world = Self {

@@ -9,7 +9,7 @@ use disktime_model::Device;
 use disktime_sim::{Outcome, StreamPlan};
 use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
 
-mod run;
+pub mod run;
 
 /// Requests of one kind: pattern, KiB, reads in permille, and how many are at once.
 pub type Requests = (Pattern, u64, u16, u32);

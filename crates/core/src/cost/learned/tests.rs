@@ -352,6 +352,8 @@ fn a_spread_is_a_mean_over_half_a_second() {
     let mut model = model();
     model.anchor(&flat(1000));
     see(&mut model, read(0), MS, 9_000);
+    // Spans that are all alike leave doubts of less than a thousandth, and more than none.
+    assert_eq!(model.certainty(&read(0)).and_then(|of| of.spread_permille), Some(1));
     for span in 0..17 {
         see(&mut model, read(0), Duration::from_micros([1100, 900][span % 2]), 30);
     }

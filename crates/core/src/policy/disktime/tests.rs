@@ -510,6 +510,9 @@ fn a_stream_that_is_about_to_break_its_bound_has_the_next_slice() {
             policy.note(at(1), stream.view(Rank::Best));
             table.get_or_insert_with(id, || stream);
         }
+        let mut idle = half();
+        idle.id = StreamId(2);
+        policy.note(at(1), idle.view(Rank::Best));
         for (id, tag) in [(ONE, lead_ms * 1_000_000), (OTHER, -1_000_000)] {
             policy.ready.remove(id.0);
             policy.accounts[id].tag = policy.time.now() + tag;
@@ -530,6 +533,7 @@ fn a_stream_that_is_about_to_break_its_bound_has_the_next_slice() {
         assert_eq!(owner(Some(ONE), 60_000, goes_on), Some(OTHER), "it is far ahead");
     }
     assert_eq!(owner(Some(OTHER), -100, true), Some(OTHER), "a slice that is over ends for it");
+    assert_eq!(owner(Some(StreamId(2)), 100, false), Some(OTHER), "one that has nothing to send");
     assert_eq!(owner(Some(StreamId(7)), 100, false), Some(OTHER), "one of another class");
 }
 
