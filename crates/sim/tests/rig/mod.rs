@@ -1,4 +1,5 @@
 //! Streams that are always busy, each in a region of its own, under the default policy with learned costs.
+#![allow(dead_code, reason = "each test crate uses its part of the rig")]
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use core::ops::Range;
