@@ -525,16 +525,19 @@ fn a_stream_that_is_about_to_break_its_bound_has_the_next_slice() {
             policy.accounts[ONE].used = 20_000_000;
         }
         policy.pick(at(20), streams);
-        policy.owner().map(|owner| owner.stream)
+        // One that presses has not less than its share, but its own request is the next one in its slice.
+        let slice = policy.slice.as_ref().expect("a slice begins");
+        assert_eq!(slice.behind, pressing == Some(slice.owner));
+        slice.owner
     };
     for goes_on in [false, true] {
-        assert_eq!(owner(None, 100, goes_on), Some(OTHER));
-        assert_eq!(owner(Some(ONE), 100, goes_on), Some(ONE));
-        assert_eq!(owner(Some(ONE), 60_000, goes_on), Some(OTHER), "it is far ahead");
+        assert_eq!(owner(None, 100, goes_on), OTHER);
+        assert_eq!(owner(Some(ONE), 100, goes_on), ONE);
+        assert_eq!(owner(Some(ONE), 60_000, goes_on), OTHER, "it is far ahead");
     }
-    assert_eq!(owner(Some(OTHER), -100, true), Some(OTHER), "a slice that is over ends for it");
-    assert_eq!(owner(Some(StreamId(2)), 100, false), Some(OTHER), "one that has nothing to send");
-    assert_eq!(owner(Some(StreamId(7)), 100, false), Some(OTHER), "one of another class");
+    assert_eq!(owner(Some(OTHER), -100, true), OTHER, "a slice that is over ends for it");
+    assert_eq!(owner(Some(StreamId(2)), 100, false), OTHER, "one that has nothing to send");
+    assert_eq!(owner(Some(StreamId(7)), 100, false), OTHER, "one of another class");
 }
 
 /// The nearer requests of streams that are less behind do not keep a stream waiting for long, and a dozen are
