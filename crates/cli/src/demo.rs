@@ -76,8 +76,8 @@ const JUDGED: Duration = Duration::from_secs(10);
 /// How late the emulated disk may answer, at the 99th percentile: past that what is measured is this
 /// machine, and a virtual disk's share of it.
 const LATE_MAX: Duration = Duration::from_millis(1);
-/// How much of the time its threads may have waited for a CPU, together. On two cores it is .05 with the machine to
-/// itself or beside one busy program, and .19 to .45 beside two and more, where insulation went down to .92.
+/// How much of the time its threads may have waited for a CPU, together. On two cores it is .00 with the machine to
+/// itself, .03 beside one busy program, and .3 and more beside two and four, where insulation was once .92.
 const CPU_WAIT_MAX: f64 = 0.1;
 /// Whole rounds that say something.
 const ROUNDS_MIN: u32 = 2;
