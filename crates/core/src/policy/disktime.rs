@@ -6,8 +6,8 @@
 //! that want to run, weighted by φ. When a slice begins it is no less than the lowest tag of those that are ready:
 //! who waits for its limit, or for itself, holds nobody back. It never falls. A stream's lag is φ·(V - tag).
 //!
-//! 1. One stream owns the device, for a slice. The stream with the lowest tag is next; the device is
-//!    drained in between.
+//! 1. One stream owns the device, for a slice. The stream with the lowest tag is next, but one that is about to break
+//!    its promise bound goes before it; the device is drained in between.
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
 //!    a slice is φ·R, and longer for small shares.
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
