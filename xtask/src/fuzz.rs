@@ -103,9 +103,17 @@ fn judge(workspace: &Workspace, deadline: Deadline, wish: &Wish) -> Result<Repor
             bail!("--only {only}: no such target");
         }
     }
-    if let Some(why) = place.lacks(deadline)? {
-        report.notes.push(Finding::new("fuzz", format!("SKIPPED: {why}")));
-        return Ok(report);
+    match place.lacks(deadline)? {
+        Some(Lack::Tool(why)) => {
+            report.notes.push(Finding::new("fuzz", format!("SKIPPED: {why}")));
+            return Ok(report);
+        }
+        Some(Lack::Lock) => {
+            let what = "is not what the manifest asks for: run `cargo fetch` there and commit it";
+            report.failures.push(Finding::new(format!("{CRATE}/Cargo.lock"), what));
+            return Ok(report);
+        }
+        None => {}
     }
     let built = place.build(deadline)?;
     if let Some(failure) = built.failure {
@@ -146,6 +154,15 @@ fn judge(workspace: &Workspace, deadline: Deadline, wish: &Wish) -> Result<Repor
     Ok(report)
 }
 
+/// The reason why the targets can't be built.
+#[derive(PartialEq, Eq, Debug)]
+enum Lack {
+    /// This machine has not what it takes.
+    Tool(&'static str),
+    /// The lock file is not that of the manifest, here or anywhere.
+    Lock,
+}
+
 /// Where things are.
 struct Place {
     crate_dir: PathBuf,
@@ -163,15 +180,14 @@ impl Place {
         }
     }
 
-    /// Says if this machine lacks a compiler for libFuzzer, or its source.
-    fn lacks(&self, deadline: Deadline) -> Result<Option<&'static str>> {
+    /// Says if this machine lacks a compiler for libFuzzer, or its source, or if the lock file is old.
+    fn lacks(&self, deadline: Deadline) -> Result<Option<Lack>> {
         let mut compiler = Command::new("c++");
         compiler.arg("--version");
         if capture(compiler).map_or(true, |ended| ended.failure.is_some()) {
-            return Ok(Some("there is no C++ compiler for libFuzzer: install g++"));
+            return Ok(Some(Lack::Tool("there is no C++ compiler for libFuzzer: install g++")));
         }
-        let fetch = capture(self.cargo(deadline, &["fetch", "--locked"]))?;
-        Ok(fetch.failure.map(|_| "libFuzzer's crate can't be fetched: is there a network?"))
+        Ok(unfetched(&capture(self.cargo(deadline, &["fetch", "--locked"]))?))
     }
 
     fn build(&self, deadline: Deadline) -> Result<Ended> {
@@ -216,6 +232,14 @@ impl Place {
     }
 }
 
+/// The reason why `cargo fetch --locked` got nothing.
+fn unfetched(ended: &Ended) -> Option<Lack> {
+    ended.failure.as_ref()?;
+    let is_old = ended.lines.iter().any(|line| line.contains("--locked was passed"));
+    let why = "libFuzzer's crate can't be fetched: is there a network?";
+    Some(if is_old { Lack::Lock } else { Lack::Tool(why) })
+}
+
 /// The names of the targets: one file for each.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let files = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
@@ -236,6 +260,7 @@ fn executions(lines: &[String]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Fixture;
 
     #[test]
     fn words_are_understood_or_named() {
@@ -263,6 +288,36 @@ mod tests {
         let said = place.finding("session", &lines).to_string();
         assert!(said.contains("panicked at src/frame.rs:7:3"), "{said}");
         assert!(said.ends_with("/release/session /t/session-crash-12"), "{said}");
+    }
+
+    /// Taken for a machine without a network, it kept every target from running for as long as nobody read the notes.
+    #[test]
+    fn an_old_lock_file_is_a_mistake_and_no_network_is_none() {
+        let ended = |lines: &[&str], failed: bool| {
+            let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+            unfetched(&Ended {
+                lines,
+                failure: failed.then(|| "ended with exit status: 101".to_owned()),
+            })
+        };
+        let old = "error: cannot update the lock file /c/Cargo.lock because --locked was passed to prevent this";
+        assert_eq!(ended(&[old], true), Some(Lack::Lock));
+        let network = ["error: failed to download from `https://…`", "Could not resolve host"];
+        assert!(matches!(ended(&network, true), Some(Lack::Tool(_))));
+        assert_eq!(ended(&["Downloaded arbitrary v1.5.0"], false), None);
+    }
+
+    /// The words by which cargo says that are its own, and may change.
+    #[test]
+    fn cargo_says_of_an_old_lock_file_what_is_read() {
+        let fixture = Fixture::new(&[
+            ("Cargo.toml", "[package]\nname = \"one\"\nversion = \"0.2.0\"\nedition = \"2024\"\n"),
+            ("Cargo.lock", "version = 4\n\n[[package]]\nname = \"one\"\nversion = \"0.1.0\"\n"),
+            ("src/lib.rs", ""),
+        ]);
+        let mut command = Command::new(cargo());
+        command.current_dir(fixture.root()).args(["fetch", "--locked", "--offline"]);
+        assert_eq!(unfetched(&capture(command).unwrap()), Some(Lack::Lock));
     }
 
     #[test]

@@ -41,6 +41,8 @@ const PACKAGES: &[Package] = &[
     Package { name: "libvirt-clients", probe: &["virt-xml-validate", "--version"] },
     Package { name: "libxml2-utils", probe: &["xmllint", "--version"] },
     Package { name: "python3-yaml", probe: &["/usr/bin/python3", "-c", "import yaml"] },
+    // For its parser, which reads the unit's profile.
+    Package { name: "apparmor", probe: &["apparmor_parser", "--version"] },
     // For promtool, which reads the board's rules.
     Package { name: "prometheus", probe: &["promtool", "--version"] },
 ];
