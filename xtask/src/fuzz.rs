@@ -103,21 +103,13 @@ fn judge(workspace: &Workspace, deadline: Deadline, wish: &Wish) -> Result<Repor
             bail!("--only {only}: no such target");
         }
     }
-    match place.lacks(deadline)? {
-        Some(Lack::Tool(why)) => {
-            report.notes.push(Finding::new("fuzz", format!("SKIPPED: {why}")));
-            return Ok(report);
-        }
-        Some(Lack::Lock) => {
-            let what = "is not what the manifest asks for: run `cargo fetch` there and commit it";
-            report.failures.push(Finding::new(format!("{CRATE}/Cargo.lock"), what));
-            return Ok(report);
-        }
-        None => {}
+    if let Some(why) = place.lacks(deadline)? {
+        report.notes.push(Finding::new("fuzz", format!("SKIPPED: {why}")));
+        return Ok(report);
     }
     let built = place.build(deadline)?;
-    if let Some(failure) = built.failure {
-        report.failures.push(Finding::new(CRATE, format!("the targets' build {failure}")));
+    if let Some(why) = built.build_failure() {
+        report.failures.push(Finding::new(CRATE, format!("the targets' build failed: {why}")));
         return Ok(report);
     }
     let planted = place.fuzz(PLANTED, PLANTED_SECONDS, wish.seed, deadline)?;
@@ -154,15 +146,6 @@ fn judge(workspace: &Workspace, deadline: Deadline, wish: &Wish) -> Result<Repor
     Ok(report)
 }
 
-/// The reason why the targets can't be built.
-#[derive(PartialEq, Eq, Debug)]
-enum Lack {
-    /// This machine has not what it takes.
-    Tool(&'static str),
-    /// The lock file is not that of the manifest, here or anywhere.
-    Lock,
-}
-
 /// Where things are.
 struct Place {
     crate_dir: PathBuf,
@@ -180,14 +163,16 @@ impl Place {
         }
     }
 
-    /// Says if this machine lacks a compiler for libFuzzer, or its source, or if the lock file is old.
-    fn lacks(&self, deadline: Deadline) -> Result<Option<Lack>> {
+    /// Says if this machine lacks a compiler for libFuzzer, or its source.
+    fn lacks(&self, deadline: Deadline) -> Result<Option<&'static str>> {
         let mut compiler = Command::new("c++");
         compiler.arg("--version");
         if capture(compiler).map_or(true, |ended| ended.failure.is_some()) {
-            return Ok(Some(Lack::Tool("there is no C++ compiler for libFuzzer: install g++")));
+            return Ok(Some("there is no C++ compiler for libFuzzer: install g++"));
         }
-        Ok(unfetched(&capture(self.cargo(deadline, &["fetch", "--locked"]))?))
+        let fetch = capture(self.cargo(deadline, &["fetch", "--locked"]))?;
+        let why = "libFuzzer's crate can't be fetched: is there a network?";
+        Ok(is_out_of_reach(&fetch).then_some(why))
     }
 
     fn build(&self, deadline: Deadline) -> Result<Ended> {
@@ -232,12 +217,10 @@ impl Place {
     }
 }
 
-/// The reason why `cargo fetch --locked` got nothing.
-fn unfetched(ended: &Ended) -> Option<Lack> {
-    ended.failure.as_ref()?;
-    let is_old = ended.lines.iter().any(|line| line.contains("--locked was passed"));
-    let why = "libFuzzer's crate can't be fetched: is there a network?";
-    Some(if is_old { Lack::Lock } else { Lack::Tool(why) })
+/// Whether `cargo fetch --locked` failed for want of a network. An old lock file is a mistake on any machine: the
+/// build fails for it.
+fn is_out_of_reach(fetch: &Ended) -> bool {
+    fetch.failure.is_some() && !fetch.lines.iter().any(|line| line.contains("--locked was passed"))
 }
 
 /// The names of the targets: one file for each.
@@ -295,16 +278,18 @@ mod tests {
     fn an_old_lock_file_is_a_mistake_and_no_network_is_none() {
         let ended = |lines: &[&str], failed: bool| {
             let lines = lines.iter().map(|line| (*line).to_owned()).collect();
-            unfetched(&Ended {
+            is_out_of_reach(&Ended {
                 lines,
                 failure: failed.then(|| "ended with exit status: 101".to_owned()),
             })
         };
         let old = "error: cannot update the lock file /c/Cargo.lock because --locked was passed to prevent this";
-        assert_eq!(ended(&[old], true), Some(Lack::Lock));
-        let network = ["error: failed to download from `https://…`", "Could not resolve host"];
-        assert!(matches!(ended(&network, true), Some(Lack::Tool(_))));
-        assert_eq!(ended(&["Downloaded arbitrary v1.5.0"], false), None);
+        assert!(!ended(&[old], true));
+        assert!(ended(
+            &["error: failed to download from `https://…`", "Could not resolve host"],
+            true
+        ));
+        assert!(!ended(&["Downloaded arbitrary v1.5.0"], false));
     }
 
     /// The words by which cargo says that are its own, and may change.
@@ -317,7 +302,8 @@ mod tests {
         ]);
         let mut command = Command::new(cargo());
         command.current_dir(fixture.root()).args(["fetch", "--locked", "--offline"]);
-        assert_eq!(unfetched(&capture(command).unwrap()), Some(Lack::Lock));
+        let fetch = capture(command).unwrap();
+        assert!(fetch.failure.is_some() && !is_out_of_reach(&fetch), "{:?}", fetch.lines);
     }
 
     #[test]

@@ -65,6 +65,15 @@ pub(crate) struct Ended {
     pub(crate) failure: Option<String>,
 }
 
+impl Ended {
+    /// Why a build failed, if it did: the first error, or how it ended.
+    pub(crate) fn build_failure(&self) -> Option<&str> {
+        let failure = self.failure.as_deref()?;
+        let mut lines = self.lines.iter().map(String::as_str);
+        Some(lines.find(|line| line.starts_with("error")).unwrap_or(failure))
+    }
+}
+
 /// Runs `command` without input and shows its output.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use super::list::{Expected, Killer, Mutant};
 use super::scratch::Scratch;
 use crate::finding::Finding;
-use crate::stream::{Deadline, Ended, capture, now};
+use crate::stream::{Deadline, capture, now};
 use crate::workspace::cargo;
 
 /// A test that runs longer hangs: it has noticed.
@@ -139,9 +139,5 @@ pub(super) fn untested(mutant: &Mutant) -> Row<'_> {
 fn build(scratch: &Scratch, deadline: Deadline, selector: &[String]) -> Result<Option<String>> {
     let words = [selector, &["--no-run".to_owned()]].concat();
     let ended = capture(scratch.test(deadline, &words))?;
-    Ok(ended.failure.as_ref().map(|failure| first_error(&ended).unwrap_or(failure).to_owned()))
-}
-
-fn first_error(ended: &Ended) -> Option<&str> {
-    ended.lines.iter().map(String::as_str).find(|line| line.starts_with("error"))
+    Ok(ended.build_failure().map(str::to_owned))
 }
