@@ -228,9 +228,7 @@ impl PriceBook {
 
     /// The device's price list has been measured, or measured again.
     pub(crate) fn anchor(&mut self, prices: &PriceList) {
-        if let Some(learner) = self.model.learner() {
-            learner.anchor(prices);
-        }
+        self.model.learner().into_iter().for_each(|learner| learner.anchor(prices));
     }
 
     /// A stream goes.
@@ -239,9 +237,7 @@ impl PriceBook {
         if self.exclusive.stream == Some(stream) {
             self.exclusive = Exclusive::default();
         }
-        if let Some(learner) = self.model.learner() {
-            learner.forget(stream);
-        }
+        self.model.learner().into_iter().for_each(|learner| learner.forget(stream));
     }
 
     fn of(&mut self, stream: StreamId) -> &mut OfStream {

@@ -52,8 +52,8 @@ const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
 const SETTLED: Duration = Duration::from_millis(250);
 /// One observation spans at least and at most so much time of settled stretches,
 const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
-/// if it has at least this many pieces.
-const PIECES: u32 = 4;
+/// if it has at least this many pieces; and this many are enough, however soon they are over.
+const PIECES: [u32; 2] = [4, 64];
 /// Factors are means over as much time alone.
 const MEMORY: i128 = 8_000_000_000;
 /// Spreads are means over half as much again.
@@ -211,13 +211,17 @@ impl Learner for Learned {
         // It ends with a number of pieces, not when one took long: that would choose what is seen. A
         // queue that picks what is near leaves the rest for later: it must have turned over.
         let [least, most] = SPANS.map(Duration::as_nanos);
-        let enough = known.sum >= least && known.pieces >= PIECES.max(2 * seen.in_flight);
-        if !enough && (known.took < most || known.pieces < PIECES) {
+        let long = known.sum >= least || known.pieces >= PIECES[1];
+        let enough = long && known.pieces >= PIECES[0].max(2 * seen.in_flight);
+        if !enough && (known.took < most || known.pieces < PIECES[0]) {
             return false;
         }
+        let part = known.sum.min(least);
         known.close();
         let main = (0..KINDS).max_by_key(|kind| known.reckoned[*kind]).unwrap_or(0);
-        self.usual[main] += (known.fit.factors[main] - self.usual[main]) / 4;
+        // A short span says less of streams that were not seen.
+        let off = (known.fit.factors[main] - self.usual[main]) / 4;
+        self.usual[main] += off * i128::from(part) / i128::from(least);
         known.reckoned = [0; KINDS];
         self.spans = self.spans.saturating_add(1);
         true
@@ -309,17 +313,19 @@ impl Known {
         self.drift += (error.clamp(-ONE, ONE) - self.drift) / 4;
         if self.drift.abs() > self.spread * 3 / 2 + ONE / 32 {
             // Chance alone does that once in a thousand spans.
-            let far = self.drift.abs() > ONE / 4;
-            self.fit.forget(if far { 0 } else { 3 * sum });
+            self.fit.forget(if self.drift.abs() > ONE / 4 { 0 } else { 3 * sum });
             self.drift = 0;
         }
         self.fit.forget((MEMORY - sum).max(0));
         self.fit.add(&self.reckoned, sum.max(1), error);
         let error = error.abs().min(ONE);
-        self.spread += (error - self.spread) * took.min(SPREAD) / (2 * SPREAD);
-        for (spans, part) in self.spans.iter_mut().zip(self.reckoned) {
-            *spans = spans.saturating_add(u32::from(part * 8 >= sum && part > 0));
-        }
+        // The first ones count alike, but for the very first, which the second replaces: it says by how much the
+        // guess was off.
+        let before = self.spans.into_iter().max().map_or(0, i128::from);
+        let part = (took.min(SPREAD) * ONE / (2 * SPREAD)).max(ONE / before.max(1));
+        self.spread += (error - self.spread) * part / ONE;
+        let spans = self.spans.iter_mut().zip(self.reckoned).filter(|(_, part)| *part > 0);
+        spans.for_each(|(spans, part)| *spans = spans.saturating_add((part * 8 >= sum).into()));
         (self.took, self.sum, self.pieces) = (0, 0, 0);
     }
 }

@@ -46,10 +46,9 @@ impl Fit {
     /// Earlier spans count as so much time at most.
     pub(super) fn forget(&mut self, most: i128) {
         if self.weight > most {
-            let (part, whole) = (most, self.weight);
+            let whole = core::mem::replace(&mut self.weight, most);
             let sums = self.rest.iter_mut().chain(self.products.iter_mut().flatten());
-            sums.for_each(|sum| *sum = *sum * part / whole);
-            self.weight = most;
+            sums.for_each(|sum| *sum = *sum * most / whole);
         }
     }
 
@@ -69,7 +68,7 @@ impl Fit {
         }
         let weight = sum * ONE / i128::from(SPANS[0].as_nanos());
         self.weight += sum;
-        for (kind, part) in parts.into_iter().enumerate() {
+        for (kind, part) in parts.into_iter().enumerate().filter(|(_, part)| *part > 0) {
             self.rest[kind] += part * error * weight / ONE;
             for (product, other) in self.products[kind].iter_mut().zip(parts) {
                 *product += part * other * weight / ONE;
@@ -83,11 +82,15 @@ impl Fit {
     fn solve(&self) -> [i128; KINDS] {
         let mut steps = [0; KINDS];
         for _ in 0..SWEEPS {
+            let before = steps;
             for kind in (0..KINDS).filter(|kind| self.products[*kind][*kind] > 0) {
                 let own = self.products[kind][kind] + KNOWN;
                 let left =
                     self.rest[kind] - self.explained(kind, &steps) - KNOWN * steps[kind] / ONE;
                 steps[kind] = (steps[kind] + left * ONE / own).clamp(STEP[0], STEP[1]);
+            }
+            if steps == before {
+                break;
             }
         }
         steps
@@ -101,20 +104,19 @@ impl Fit {
 
     /// Moves factors; sums are as if they had been so, and spans as long as this one is by them.
     fn apply(&mut self, parts: &[i128; KINDS], steps: [i128; KINDS]) {
-        let mut ratios = [ONE; KINDS];
-        for ((factor, step), ratio) in self.factors.iter_mut().zip(steps).zip(&mut ratios) {
-            let [least, most] = FACTORS;
-            let moved = (*factor + *factor * step / ONE).clamp(least, most);
-            *ratio = moved * ONE / *factor;
-            *factor = moved;
-        }
+        let ratios: [i128; KINDS] = core::array::from_fn(|kind| {
+            let before = self.factors[kind];
+            let moved = before + before * steps[kind] / ONE;
+            self.factors[kind] = moved.clamp(FACTORS[0], FACTORS[1]);
+            self.factors[kind] * ONE / before
+        });
         let steps = ratios.map(|ratio| ratio - ONE);
-        let explained: [i128; KINDS] = core::array::from_fn(|kind| self.explained(kind, &steps));
         let longer = parts.iter().zip(ratios).map(|(part, ratio)| part * ratio).sum::<i128>() / ONE;
         let longer = longer.max(1);
-        for kind in 0..KINDS {
-            self.rest[kind] =
-                (self.rest[kind] - explained[kind]) * ratios[kind] / longer * ONE / longer;
+        let seen = self.products.map(|row| row != [0; KINDS]);
+        for kind in (0..KINDS).filter(|kind| seen[*kind]) {
+            let left = self.rest[kind] - self.explained(kind, &steps);
+            self.rest[kind] = left * ratios[kind] / longer * ONE / longer;
             for (product, ratio) in self.products[kind].iter_mut().zip(ratios) {
                 *product = *product * ratio / longer * ratios[kind] / longer;
             }

@@ -429,3 +429,45 @@ fn a_mean_cost_comes_to_what_pieces_cost() {
     (0..5_000).for_each(|_| _ = model.estimate(&read(0)));
     assert_eq!(model.costs().random, first);
 }
+
+/// Slices on flash are over before 30 ms of one stream were seen.
+#[test]
+fn sixty_four_pieces_are_observed_however_soon_they_are_over() {
+    let mut model = model();
+    model.anchor(&flat(10));
+    let short = Duration::from_micros(10);
+    assert_eq!(see(&mut model, read(0), short, 6_400), 100);
+    // A queue of 50 must have turned over.
+    let seen = SeenAlone { pieces: 50, in_flight: 50, ..alone(read(0), short) };
+    let observed = (0..1_000).filter(|_| model.seen_alone(&seen)).count();
+    assert_eq!(observed, 10);
+}
+
+/// Few spans are seen of a stream whose slices are short: a spread that began at nothing, or with how far the guess
+/// was off, would be told as one of spans.
+#[test]
+fn the_first_spans_count_alike_in_a_spread() {
+    let spread = |guess, by: u64| {
+        let mut model = model();
+        model.anchor(&flat(guess));
+        for span in 0..9 {
+            let took = Duration::from_nanos(if span % 2 == 0 { 10_000 + by } else { 10_000 - by });
+            see(&mut model, read(0), took, 64);
+        }
+        model.certainty(&read(0)).and_then(|of| of.spread_permille).expect("it was seen")
+    };
+    let [steady, off, noisy] = [(10, 0), (20, 0), (10, 1_000)].map(|(us, by)| spread(us, by));
+    assert!(steady <= 10 && off <= 10, "{steady}, {off} of a thousand");
+    assert!((70..=140).contains(&noisy), "{noisy} of a thousand");
+}
+
+#[test]
+fn a_short_span_says_little_of_streams_that_were_not_seen() {
+    let mut model = model();
+    model.anchor(&flat(10));
+    let takes = Duration::from_micros(40);
+    see(&mut model, read(0), takes, 64);
+    near(&mut model, read(7), Duration::from_micros(10), 20);
+    see(&mut model, read(0), takes, 64 * 400);
+    near(&mut model, read(7), takes, 5);
+}
