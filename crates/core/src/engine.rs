@@ -415,9 +415,8 @@ impl Engine {
     #[inline(never)]
     fn pass_time(&mut self, now: Instant) {
         self.now = now;
-        if let Some(bits) = self.books.usage_clock.rescale(self.now) {
-            self.fade(bits);
-        }
+        let bits = self.books.usage_clock.rescale(self.now).into_iter();
+        bits.for_each(|bits| self.fade(bits));
         self.gates.unpark(self.now);
         self.flush();
         self.open_gates();

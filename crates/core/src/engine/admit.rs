@@ -228,9 +228,7 @@ impl Engine {
                 Some(running) if running.is_of(cycle, bytes) => running.set_allowance(allowance),
                 running => *running = Some(Cycle::new(cycle, bytes, allowance, now).into()),
             }
-            if let Some(cycle) = &mut stream.cycle {
-                cycle.turn = granted.turn;
-            }
+            stream.cycle.iter_mut().for_each(|cycle| cycle.turn = granted.turn);
             let ends = stream.cycle.as_ref().map(|cycle| cycle.ends);
             self.guarantees.follow_cycle(*id, ends);
             self.follow_promise(*id);

@@ -225,9 +225,7 @@ impl Engine {
             self.guarantees.profile = before;
         }
         self.grant(&planned?);
-        if let Some(prices) = &profile.prices {
-            self.prices.anchor(prices);
-        }
+        profile.prices.iter().for_each(|prices| self.prices.anchor(prices));
         Ok(())
     }
 

@@ -307,9 +307,7 @@ impl Engine {
         let pause = period.as_nanos().saturating_mul(CYCLES_UNTIL_RESTORED);
         self.guarantees.restore_at = Some(self.now + Duration::from_nanos(pause));
         let stream = &mut self.streams[id];
-        if let Some(cycle) = &mut stream.cycle {
-            cycle.cut = cut;
-        }
+        stream.cycle.iter_mut().for_each(|cycle| cycle.cut = cut);
         self.gates.mark(id);
     }
 }

@@ -48,9 +48,7 @@ impl Engine {
     fn priced(&mut self, piece: &Piece, seen: Seen) {
         let stream = piece.stream;
         let now = self.now;
-        if let Some(slices) = self.slices() {
-            slices.priced(now, stream, seen);
-        }
+        self.slices().into_iter().for_each(|slices| slices.priced(now, stream, seen));
         if seen != Seen::Alone {
             return;
         }

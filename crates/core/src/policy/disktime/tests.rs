@@ -861,3 +861,18 @@ fn a_piece_that_has_the_device_to_itself_costs_what_it_took() {
     };
     assert_eq!([1, 8].map(cost), [30, 10].map(Duration::from_millis));
 }
+
+/// The device brings writes to the medium for as long, in a reader's slice: a shorter one would show nothing else.
+#[test]
+fn a_look_lasts_four_times_what_the_last_writers_slices_gained() {
+    let mut policy = DiskTime::default();
+    let mut look = |loss: i64| {
+        known(&mut policy, OTHER).switch[0] = Mean::default();
+        known(&mut policy, OTHER).switch[0].add(loss * 1_000_000);
+        policy.gained = Some((OTHER, 0));
+        [ONE, OTHER].map(|id| policy.look(id).as_nanos() / 1_000_000)
+    };
+    assert_eq!([-5, 5, -100].map(&mut look), [[20, 0], [0, 0], [350, 0]]);
+    policy.gained = None;
+    assert_eq!(policy.look(ONE), Duration::ZERO);
+}
