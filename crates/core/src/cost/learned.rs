@@ -52,7 +52,8 @@ const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
 const SETTLED: Duration = Duration::from_millis(250);
 /// One observation spans at least and at most so much time of settled stretches,
 const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
-/// if it has at least this many pieces; and this many are enough, however soon they are over.
+/// if it has at least this many pieces; and this many are enough, however soon they are over: by chance their mean is
+/// an eighth of a piece's spread off (docs/appendix/tried-looks.md).
 const PIECES: [u32; 2] = [4, 64];
 /// Factors are means over as much time alone.
 const MEMORY: i128 = 8_000_000_000;
