@@ -9,7 +9,8 @@
 //! 1. One stream owns the device, for a slice. The stream with the lowest tag is next, but one that is about to break
 //!    its promise bound goes before it; the device is drained in between.
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
-//!    a slice is φ·R, and longer for small shares.
+//!    a slice is φ·R, and longer for small shares. Where switches take less than a millisecond a slice with guests,
+//!    which hide its beginning, counts as one that lost no more than the last writer's slices gain.
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
 //!    takes, is a guest in the slice at once, until it is idle again. A stream with a latency bound is so however
 //!    short it was idle, and a new one when it comes first.
@@ -89,9 +90,9 @@ const PROBES: u64 = 50;
 /// And one part in this as long as paces are unknown.
 const UNSEEN_PROBES: u64 = 2;
 /// A look at a pace lasts so many times what the last writer's slices gained. Tried at eight, too (docs/appendix/tried-looks.md).
-const LOOK: u64 = 4;
+const LOOK: i64 = 4;
 /// A stream that was idle has saved up its share of so much time at most: of the period in which promise bounds
-/// let others save up theirs ([`promise`], term 2). With a round in its place, up to 10 s, 12 % of the streams at
+/// let others save up theirs ([`promise`], term 2). To show its pace it may go ahead by as much. With a round in its place, up to 10 s, 12 % of the streams at
 /// depth 1 had less than .9 of their due in seeds 1 to 50, not 8 %; with 0.25 s 10 %.
 const SAVED: i64 = 1_000_000_000;
 /// Paces that were not seen for so long are to be seen again: the time over which they are summed.
@@ -167,8 +168,7 @@ impl DiskTime {
     fn note(&mut self, now: Instant, view: StreamView<'_>) {
         let id = view.id();
         let account = self.accounts.get_or_insert_with(id, || Account::new(view.used()));
-        let (used, was) = (view.used() - account.used, account.state);
-        let before = account.claims;
+        let (used, was, before) = (view.used() - account.used, account.state, account.claims);
         let claims = if view.asks() { Claims::of(view.contract()) } else { Claims::default() };
         if before != claims {
             self.claim(id, claims);
@@ -453,6 +453,11 @@ impl DiskTime {
         self.accounts.get(id).map_or(1, |account| self.time.share(account.claims))
     }
 
+    /// A stream's share of so many ns.
+    fn part(&self, id: StreamId, span: i64) -> i64 {
+        quotient(span, self.share(id), PARTS).unwrap_or(0)
+    }
+
     /// The stream that is not to wait, if its lag is still positive.
     fn urgent(&mut self) -> Option<StreamId> {
         while let Some((_, id)) = self.urgent.peek() {
@@ -594,7 +599,8 @@ impl DiskTime {
         was && self.shares(id) && pay && !self.wants_quiet(now, id)
     }
 
-    /// Whether the owner has had its time, and its pace is known, or can't be seen now: it has nothing to do.
+    /// Whether the owner has had its time, and its pace is known, or can't be seen now: it has nothing to do, or has had
+    /// its share of a second. Longer ones would take a stream with a small share ahead of the others for seconds.
     fn is_over(&self, now: Instant, slice: &Slice, works: bool) -> bool {
         let account = &self.accounts[slice.owner];
         let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
@@ -602,7 +608,8 @@ impl DiskTime {
         // Beside guests the owner may have little of its slice, which ends all the same.
         let beside = if slice.was_mixed { now.since(slice.began).as_tokens() } else { 0 };
         let used = (account.used - slice.used).saturating_add(self.flush(slice)).max(beside);
-        used >= length && (shown || !works || used >= 4 * length)
+        let most = self.part(slice.owner, SAVED).clamp(length, 4 * length);
+        used >= length && (shown || !works || used >= most)
     }
 
     /// Whether slices in which something was written end with a flush. Where several pieces are at the device at once
@@ -645,11 +652,17 @@ impl DiskTime {
 
     /// How long a slice that is to show a stream's pace lasts at least. For as long as the last writer's slices gained,
     /// and longer beside reads, the device brings writes to the medium: in short slices nothing else would be seen.
+    /// No longer than its share of a second, as in [`is_over`](Self::is_over).
     fn look(&self, id: StreamId) -> Duration {
-        let writer = self.gained.map(|(writer, _)| writer).filter(|writer| *writer != id);
-        let writes = writer.and_then(|writer| self.accounts.get(writer));
-        let gain = writes.map_or(0, |account| -account.switch[0].value).max(0).unsigned_abs();
-        Duration::from_nanos(gain.saturating_mul(LOOK)).min(self.horizon())
+        let look = self.buffered(id).saturating_mul(LOOK).min(self.part(id, SAVED));
+        Duration::from_nanos(look.unsigned_abs()).min(self.horizon())
+    }
+
+    /// The time for which the device is likely to bring another stream's writes to the medium in a stream's slice: what
+    /// the last writer's slices gain, in ns.
+    fn buffered(&self, id: StreamId) -> i64 {
+        let writer = self.gained.filter(|(writer, _)| *writer != id);
+        writer.map_or(0, |(writer, _)| -self.accounts[writer].switch[0].value).max(0)
     }
 
     fn send(&mut self, now: Instant, id: StreamId) -> Pick {
@@ -740,13 +753,17 @@ impl DiskTime {
             self.gained = Some((owner, if gains { (before + gain).min(most) } else { before }));
         }
         let ended = ended.filter(|_| self.device.depth > 1);
-        for (at, loss) in [began, ended].into_iter().enumerate() {
-            let Some(loss) = loss else { continue };
-            self.accounts[owner].switch[at].add(loss);
+        // Guests hide what switches cost, and chance that was seen before would make rounds long for ever. Where switches
+        // take as long as a disk's, they are no chance.
+        let fades = slice.was_mixed && self.device.depth > 1 && self.switch_of(None) < UNSEEN;
+        let losses = [(began, self.buffered(owner)), (ended, 0)];
+        for (at, (loss, least)) in losses.into_iter().enumerate() {
+            let known = &mut self.accounts[owner].switch[at];
+            let hidden = Some(least).filter(|least| fades && known.value > *least);
+            loss.or(hidden).into_iter().for_each(|loss| known.add(loss));
             // A cache that a flush has emptied hides what the switch costs.
-            if !flushed {
-                self.switch[at].add(loss);
-            }
+            let usual = loss.filter(|_| !flushed).into_iter();
+            usual.for_each(|loss| self.switch[at].add(loss));
         }
         if self.accounts[owner].state != State::Away {
             self.count(owner);
@@ -840,9 +857,7 @@ impl Policy for DiskTime {
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
-        if self.accounts.get(stream).is_none() {
-            return;
-        }
+        let Some(_) = self.accounts.get(stream) else { return };
         self.leave(stream);
         self.claim(stream, Claims::default());
         self.unlist(stream);
@@ -889,10 +904,9 @@ impl Slices for DiskTime {
 
     fn room(&self, stream: StreamId) -> Duration {
         let Some(account) = self.accounts.get(stream) else { return Duration::ZERO };
-        let part = |span: i64| quotient(span, self.time.share(account.claims), PARTS).unwrap_or(0);
         // So far ahead, its promise bound lets it be.
-        let ahead = (self.horizon() + promise::PIECE_TIME).as_tokens() + part(SAVED);
-        let lead = part(account.tag.saturating_sub(self.time.now()));
+        let ahead = (self.horizon() + promise::PIECE_TIME).as_tokens() + self.part(stream, SAVED);
+        let lead = self.part(stream, account.tag.saturating_sub(self.time.now()));
         Duration::from_nanos(ahead.saturating_sub(lead).max(0).unsigned_abs())
     }
 

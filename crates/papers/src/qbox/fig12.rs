@@ -9,7 +9,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     claim: "Shares and estimate hold with idle time in the workload",
     note: "Targets are lost but for one of 45 %: it is the random stream's here, and the sequential \
            ones have 15, 20 and 20 %. Shares are of the time that the disks were busy.",
-    reason: "As qbox-9: with 16 requests at the device the cost is 2 % off, with 64 it is 6 %.",
+    reason: "As qbox-11: 200 requests at the device are often more than a slice.",
     open: &[],
     measure,
 };

@@ -208,8 +208,7 @@ impl Pace {
 
     /// The time of one of its pieces.
     pub(super) fn piece(self) -> Option<i64> {
-        self.seen_at?;
-        Some(self.took / self.pieces.max(1))
+        self.seen_at.map(|_| self.took / self.pieces.max(1))
     }
 }
 

@@ -97,9 +97,7 @@ impl Slice {
         let half = now.since(self.since).as_nanos() > self.length.as_nanos() / 2;
         if self.settled.is_none() && half && self.clean.pieces > i64::from(in_flight) {
             self.settled = Some(self.clean);
-            if !self.was_mixed {
-                self.beginning = self.settled;
-            }
+            self.beginning = self.beginning.or(self.settled.filter(|_| !self.was_mixed));
         }
         self.clean.took += piece.took.as_tokens();
         self.clean.modelled += piece.modelled.as_tokens();
@@ -156,8 +154,7 @@ impl Slice {
 
     /// The owner's pieces while it had the device to itself, without beginning and end.
     pub(super) fn middle(&self) -> Option<Sum> {
-        let settled = self.settled?;
-        let middle = self.ended.unwrap_or(self.clean).since(settled);
+        let middle = self.ended.unwrap_or(self.clean).since(self.settled?);
         (middle.pieces > 0 && middle.modelled > 0).then_some(middle)
     }
 }

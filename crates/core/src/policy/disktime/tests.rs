@@ -864,15 +864,63 @@ fn a_piece_that_has_the_device_to_itself_costs_what_it_took() {
 
 /// The device brings writes to the medium for as long, in a reader's slice: a shorter one would show nothing else.
 #[test]
-fn a_look_lasts_four_times_what_the_last_writers_slices_gained() {
+fn a_look_lasts_four_times_what_the_last_writers_slices_gained_or_the_share_of_a_second() {
     let mut policy = DiskTime::default();
-    let mut look = |loss: i64| {
+    let mut look = |loss: i64, percent: i64| {
         known(&mut policy, OTHER).switch[0] = Mean::default();
         known(&mut policy, OTHER).switch[0].add(loss * 1_000_000);
+        known(&mut policy, ONE).claims = Claims { reserved: PARTS * percent / 100, weight: 0 };
         policy.gained = Some((OTHER, 0));
         [ONE, OTHER].map(|id| policy.look(id).as_nanos() / 1_000_000)
     };
-    assert_eq!([-5, 5, -100].map(&mut look), [[20, 0], [0, 0], [350, 0]]);
+    let looks = [(-5, 50), (5, 50), (-100, 50), (-100, 5)].map(|(loss, of)| look(loss, of));
+    assert_eq!(looks, [[20, 0], [0, 0], [350, 0], [50, 0]]);
     policy.gained = None;
     assert_eq!(policy.look(ONE), Duration::ZERO);
+}
+
+/// Its first slice would take a stream of a hundredth ahead of the others by four seconds, else.
+#[test]
+fn a_slice_that_shows_no_pace_ends_after_four_times_its_length_or_the_share_of_a_second() {
+    let mut policy = DiskTime::default();
+    let slice = Slice::new(ONE, at(0), Duration::from_millis(10), false);
+    let mut least = |permille: i64, works: bool| {
+        let claims = Claims { reserved: PARTS * permille / 1_000, weight: 0 };
+        known(&mut policy, ONE).claims = claims;
+        (0..100).find(|used| {
+            known(&mut policy, ONE).used = used * 1_000_000;
+            policy.is_over(at(50), &slice, works)
+        })
+    };
+    let most = [500, 41, 39, 20, 5].map(|permille| least(permille, true));
+    assert_eq!(most, [40, 40, 39, 20, 10].map(Some));
+    assert_eq!(least(500, false), Some(10), "nothing more can be seen now");
+}
+
+/// Guests hide what a switch costs. A cost of before is forgotten where it may be chance, but for what the last writer's
+/// slices gain.
+#[test]
+fn slices_with_guests_forget_what_switches_cost_on_flash() {
+    let after = |depth: u32, usual: i64, guests: bool, known_before: i64| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = depth;
+        policy.switch.iter_mut().for_each(|switch| switch.add(usual));
+        known(&mut policy, ONE).switch.iter_mut().for_each(|switch| switch.add(known_before));
+        known(&mut policy, OTHER).switch[0].add(-3_000_000);
+        policy.gained = Some((OTHER, 0));
+        for _ in 0..64 {
+            policy.slice = Some(Slice::new(ONE, at(0), Duration::from_millis(10), guests));
+            policy.end_slice(at(10));
+        }
+        policy.accounts[ONE].switch.map(|switch| (switch.value + 50_000) / 1_000_000)
+    };
+    assert_eq!(after(8, 300_000, true, 8_000_000), [3, 0]);
+    assert_eq!(after(8, 300_000, true, 1_000_000), [1, 0]);
+    assert_eq!(after(8, 600_000, true, 8_000_000), [8, 8], "a disk's switches take longer");
+    assert_eq!(
+        after(1, 300_000, true, 8_000_000),
+        [8, 8],
+        "one piece at a time guests hide nothing"
+    );
+    assert_eq!(after(8, 300_000, false, 8_000_000), [8, 8], "its slices were too short to show it");
 }
