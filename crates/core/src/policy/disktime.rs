@@ -92,8 +92,9 @@ const UNSEEN_PROBES: u64 = 2;
 /// A look at a pace lasts so many times what the last writer's slices gained. Tried at eight, too (docs/appendix/tried-looks.md).
 const LOOK: i64 = 4;
 /// A stream that was idle has saved up its share of so much time at most: of the period in which promise bounds
-/// let others save up theirs ([`promise`], term 2). To show its pace it may go ahead by as much. With a round in its place, up to 10 s, 12 % of the streams at
-/// depth 1 had less than .9 of their due in seeds 1 to 50, not 8 %; with 0.25 s 10 %.
+/// let others save up theirs ([`promise`], term 2). To show its pace it may go ahead by as much. With a round in its
+/// place, up to 10 s, 12 % of the streams at depth 1 had less than .9 of their due in seeds 1 to 50, not 8 %; with
+/// 0.25 s 10 %.
 const SAVED: i64 = 1_000_000_000;
 /// Paces that were not seen for so long are to be seen again: the time over which they are summed.
 const STALE: Duration = Duration::from_nanos(Pace::MEMORY.unsigned_abs());
@@ -600,7 +601,7 @@ impl DiskTime {
     }
 
     /// Whether the owner has had its time, and its pace is known, or can't be seen now: it has nothing to do, or has had
-    /// its share of a second. Longer ones would take a stream with a small share ahead of the others for seconds.
+    /// four times its slice or its share of a second. Longer slices would take a small share ahead for seconds.
     fn is_over(&self, now: Instant, slice: &Slice, works: bool) -> bool {
         let account = &self.accounts[slice.owner];
         let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
@@ -608,8 +609,8 @@ impl DiskTime {
         // Beside guests the owner may have little of its slice, which ends all the same.
         let beside = if slice.was_mixed { now.since(slice.began).as_tokens() } else { 0 };
         let used = (account.used - slice.used).saturating_add(self.flush(slice)).max(beside);
-        let most = self.part(slice.owner, SAVED).clamp(length, 4 * length);
-        used >= length && (shown || !works || used >= most)
+        let most = || self.part(slice.owner, SAVED).clamp(length, 4 * length);
+        used >= length && (shown || !works || used >= most())
     }
 
     /// Whether slices in which something was written end with a flush. Where several pieces are at the device at once
