@@ -10,7 +10,7 @@ use crate::source::RustFile;
 use crate::workspace::Workspace;
 
 /// Directories of sources, each with the most lines of code that it may have.
-const BUDGETS: &[(&str, usize)] = &[("crates/core/src", 9_254)];
+const BUDGETS: &[(&str, usize)] = &[("crates/core/src", 9_269)];
 
 /// Finds directories with more code than their budget.
 pub(crate) fn run(workspace: &Workspace) -> Report {
@@ -75,7 +75,7 @@ mod tests {
             failures(run, &files)
         };
         assert_eq!(found(&half), [""; 0]);
-        let what = "9255 lines of code without tests, at most 9254";
+        let what = "9270 lines of code without tests, at most 9269";
         assert_eq!(
             found(&more),
             [format!("crates/core/src: {what}: remove what is repeated or unused")]

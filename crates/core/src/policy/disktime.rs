@@ -143,6 +143,8 @@ struct Round {
 #[derive(Clone, Copy, Default)]
 struct Device {
     depth: u32,
+    /// The time that slices of readers lose to switches, as in [`DiskTime::switch`].
+    reads: [Mean<16>; 2],
     /// Where the last piece ended.
     position: u64,
     /// It tells which of its tiers served a piece.
@@ -179,6 +181,9 @@ impl DiskTime {
         // A stream that waits for its limit, or its depth, is not idle.
         if !view.ready() {
             account.habits.blocked = view.waiting() > 0;
+            // While its limit holds it back its last pieces drain the device, and show no pace.
+            let is_limited = view.head().is_some() && view.in_flight() < view.spec().depth_max;
+            self.slice.iter_mut().filter(|it| is_limited && it.owner == id).for_each(Slice::stop);
         }
         // Time that it uses while its family has its part is counted when it has a share again.
         if used != 0 && claims != Claims::default() {
@@ -286,6 +291,14 @@ impl DiskTime {
         (loss(0).max(0) + loss(1).max(0)).max(piece.unwrap_or(0)).max(SWITCH_LEAST)
     }
 
+    /// Whether the device switches sooner than a disk, by slices of readers if any were seen: a cache that takes writes
+    /// hides what a switch costs.
+    fn is_quick(&self) -> bool {
+        let [began, ended] = self.device.reads.map(|loss| loss.value.max(0));
+        let reads = (began + ended).max(self.usual.piece().unwrap_or(0));
+        (if self.device.reads[0].count > 0 { reads } else { self.switch_of(None) }) < UNSEEN
+    }
+
     /// On a device that tells tiers: whether a stream's pieces may be at the device with those of all others. Its
     /// price is known, it does not seek back for each of them, and it has its share there: it fills the device, or does
     /// not starve.
@@ -352,7 +365,7 @@ impl DiskTime {
     /// too little for a disk, whose cache would take them in one stream's slice and write them in others'.
     fn shares(&self, id: StreamId) -> bool {
         let (account, depth) = (&self.accounts[id], self.device.depth);
-        let may = || !account.habits.writes || self.switch_of(None) < UNSEEN;
+        let may = || !account.habits.writes || self.is_quick();
         account.shares(depth, depth == 1 || (may() && self.pace_of(id).seen_at.is_some()))
     }
 
@@ -756,15 +769,19 @@ impl DiskTime {
         let ended = ended.filter(|_| self.device.depth > 1);
         // Guests hide what switches cost, and chance that was seen before would make rounds long for ever. Where switches
         // take as long as a disk's, they are no chance.
-        let fades = slice.was_mixed && self.device.depth > 1 && self.switch_of(None) < UNSEEN;
+        let quick = self.is_quick();
+        let fades = slice.was_mixed && self.device.depth > 1 && quick;
         let losses = [(began, self.buffered(owner)), (ended, 0)];
         for (at, (loss, least)) in losses.into_iter().enumerate() {
             let known = &mut self.accounts[owner].switch[at];
             let hidden = Some(least).filter(|least| fades && known.value > *least);
             loss.or(hidden).into_iter().for_each(|loss| known.add(loss));
-            // A cache that a flush has emptied hides what the switch costs.
-            let usual = loss.filter(|_| !flushed).into_iter();
-            usual.for_each(|loss| self.switch[at].add(loss));
+            // A cache that a flush has emptied hides what the switch costs, and so does a disk's that takes writes.
+            let Some(loss) = loss.filter(|_| !flushed) else { continue };
+            self.switch[at].add(if writes && !quick { loss.max(0) } else { loss });
+            if !writes {
+                self.device.reads[at].add(loss);
+            }
         }
         if self.accounts[owner].state != State::Away {
             self.count(owner);

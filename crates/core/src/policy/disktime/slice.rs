@@ -138,12 +138,17 @@ impl Slice {
 
     pub(super) fn end(&mut self) {
         self.ends = true;
+        self.stop();
+    }
+
+    /// Pieces that come back from now on drain the device, and show no pace.
+    pub(super) fn stop(&mut self) {
         self.ended.get_or_insert(self.clean);
     }
 
     /// Whether its owner's pieces take what they take alone: if its beginning is over, they do until its end.
     pub(super) fn is_steady(&self) -> Option<bool> {
-        self.settled.map(|_| !self.ends && !self.mixed)
+        self.settled.map(|_| self.ended.is_none() && !self.mixed)
     }
 
     /// The pieces since the end began, if no other stream's were there.

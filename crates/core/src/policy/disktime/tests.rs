@@ -614,6 +614,67 @@ fn a_usual_switch_is_one_to_a_stream_that_does_not_write_into_an_empty_cache() {
     assert_eq!([seen(false, true), seen(true, true), seen(true, false)], [1, 0, 1]);
 }
 
+/// Writes that a disk's cache takes seem to gain by a switch, and others' switches cost what they did. On flash they gain.
+#[test]
+fn what_a_disks_cache_takes_makes_the_usual_switch_no_shorter() {
+    let usual = |writes: bool, reads: i64| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 8;
+        policy.device.reads[0].add(reads);
+        let account = known(&mut policy, ONE);
+        account.habits.writes = writes;
+        account.pace.add(Instant::ZERO, 100_000_000, 10_000_000, 10);
+        let mut slice = Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false);
+        (1..=20).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
+        policy.slice = Some(slice);
+        policy.end_slice(at(10));
+        (policy.switch[0].value, policy.device.reads[0].count)
+    };
+    assert_eq!([usual(true, 20_000_000), usual(true, 100_000)], [(0, 1), (-10_000_000, 1)]);
+    assert_eq!(usual(false, 20_000_000), (-10_000_000, 2));
+}
+
+/// A disk with a cache seems to switch for nothing by what its writers show.
+#[test]
+fn readers_tell_whether_a_device_switches_sooner_than_a_disk() {
+    let is_quick = |all: i64, reads: Option<[i64; 2]>, piece: i64| {
+        let mut policy = DiskTime::default();
+        policy.switch.iter_mut().for_each(|switch| switch.add(all));
+        let seen = policy.device.reads.iter_mut().zip(reads.into_iter().flatten());
+        seen.for_each(|(switch, loss)| switch.add(loss));
+        policy.usual.add(Instant::ZERO, 10 * piece, 10, 10);
+        policy.is_quick()
+    };
+    assert!(is_quick(499_999, None, 1) && !is_quick(500_000, None, 1), "no reader was seen");
+    assert!(is_quick(500_000, Some([999_998, 1]), 1));
+    assert!(!is_quick(-90_000_000, Some([999_999, 1]), 1));
+    assert!(!is_quick(0, Some([1_000_000, -9_000_000]), 1), "one end makes up for no other");
+    assert!(!is_quick(0, Some([0, 0]), 1_000_000), "a piece takes as long as a disk's switch");
+}
+
+/// They drain the device then. A stream that sends as much as its depth allows goes on as before.
+#[test]
+fn pieces_show_no_pace_while_their_stream_waits_for_its_limit() {
+    let shown = |owner: StreamId, waits: bool, pieces: u32| {
+        let mut policy = DiskTime::default();
+        let mut slice = Slice::new(owner, Instant::ZERO, Duration::from_millis(10), false);
+        (1..=20).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
+        policy.slice = Some(slice);
+        let mut stream = half();
+        (stream.spec.depth_max, stream.queued, stream.pieces) = (4, 1, pieces);
+        stream.lanes[Rank::Best].head = waits.then(|| head(ONE, 0));
+        policy.note(at(10), stream.view(Rank::Best));
+        let mut slice = policy.slice.expect("it goes on");
+        (21..=24).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
+        (slice.middle().map(|middle| middle.pieces), slice.is_steady())
+    };
+    let drained = (Some(10), Some(false));
+    assert_eq!([shown(ONE, true, 3), shown(ONE, true, 0)], [drained; 2]);
+    let goes_on = (Some(14), Some(true));
+    assert_eq!(shown(ONE, false, 3), goes_on, "what waits is of another class");
+    assert_eq!([shown(ONE, true, 4), shown(OTHER, true, 3)], [goes_on; 2]);
+}
+
 /// A member that lends its part to its family has no share. Time that it is charged then is counted by the share that
 /// it has when it takes its part back, not by none.
 #[test]
