@@ -9,7 +9,7 @@
 //! 1. One stream owns the device, for a slice. The stream with the lowest tag is next, but one that is about to break
 //!    its promise bound goes before it; the device is drained in between.
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
-//!    a slice is φ·R, and longer for small shares. Where switches take less than a millisecond a slice with guests,
+//!    a slice is φ·R, and longer for small shares. Where readers' take less than a millisecond a slice with guests,
 //!    which hide its beginning, counts as one that lost no more than the last writer's slices gain.
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
 //!    takes, is a guest in the slice at once, until it is idle again. A stream with a latency bound is so however
@@ -73,7 +73,7 @@ const REST: Duration = Duration::from_millis(20);
 const LOSS: i64 = 40;
 /// The cost of a switch in ns until one was seen: low, as short slices soon show the true one. A stream that was not
 /// seen alone counts in a round with the usual cost, and with no more than this.
-/// Where a usual switch costs as much, streams that write are no guests: disks seek for longer, flash takes less.
+/// Where a reader's costs as much, streams that write are no guests: disks seek for longer, flash takes less.
 const UNSEEN: i64 = 1_000_000;
 /// The least that a switch is taken to cost, in ns: with nothing at all a round would have no length. A microsecond is
 /// less than any device that is waited for takes for a piece; tried at this value only.
