@@ -58,6 +58,13 @@ fn one_piece(slice: &mut Slice, nth: u32, took: Duration) {
     slice.piece(Instant::ZERO + done, &piece, 1);
 }
 
+/// A slice of 10 ms in which twenty of its owner's pieces came back, after .5 ms each.
+fn twenty_pieces(owner: StreamId) -> Slice {
+    let mut slice = Slice::new(owner, Instant::ZERO, Duration::from_millis(10), false);
+    (1..=20).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
+    slice
+}
+
 /// Guests wait for the sake of learning for half of the time as long as nothing is known, and for little of it
 /// later on.
 #[test]
@@ -604,9 +611,7 @@ fn a_usual_switch_is_one_to_a_stream_that_does_not_write_into_an_empty_cache() {
         let account = known(&mut policy, ONE);
         account.habits.writes = writes;
         account.pace.add(Instant::ZERO, 100_000_000, 10_000_000, 10);
-        let mut slice = Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false);
-        (1..=20).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
-        policy.slice = Some(slice);
+        policy.slice = Some(twenty_pieces(ONE));
         policy.end_slice(at(10));
         assert_eq!(known(&mut policy, ONE).switch[0].count, 1);
         policy.switch[0].count
@@ -624,9 +629,7 @@ fn what_a_disks_cache_takes_makes_the_usual_switch_no_shorter() {
         let account = known(&mut policy, ONE);
         account.habits.writes = writes;
         account.pace.add(Instant::ZERO, 100_000_000, 10_000_000, 10);
-        let mut slice = Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false);
-        (1..=20).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
-        policy.slice = Some(slice);
+        policy.slice = Some(twenty_pieces(ONE));
         policy.end_slice(at(10));
         (policy.switch[0].value, policy.device.reads[0].count)
     };
@@ -657,9 +660,7 @@ fn readers_tell_whether_a_device_switches_sooner_than_a_disk() {
 fn pieces_show_no_pace_while_their_stream_waits_for_its_limit() {
     let shown = |owner: StreamId, waits: bool, pieces: u32| {
         let mut policy = DiskTime::default();
-        let mut slice = Slice::new(owner, Instant::ZERO, Duration::from_millis(10), false);
-        (1..=20).for_each(|piece| one_piece(&mut slice, piece, Duration::from_micros(500)));
-        policy.slice = Some(slice);
+        policy.slice = Some(twenty_pieces(owner));
         let mut stream = half();
         (stream.spec.depth_max, stream.queued, stream.pieces) = (4, 1, pieces);
         stream.lanes[Rank::Best].head = waits.then(|| head(ONE, 0));
