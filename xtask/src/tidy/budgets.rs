@@ -10,7 +10,7 @@ use crate::source::RustFile;
 use crate::workspace::Workspace;
 
 /// Directories of sources, each with the most lines of code that it may have.
-const BUDGETS: &[(&str, usize)] = &[("crates/core/src", 9_269)];
+const BUDGETS: &[(&str, usize)] = &[("crates/core/src", 9_270)];
 
 /// Finds directories with more code than their budget.
 pub(crate) fn run(workspace: &Workspace) -> Report {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_crate_beyond_its_budget_is_named() {
-        let half = "use a;\n".repeat(4_627);
+        let half = "use a;\n".repeat(4_635);
         let more = format!("{half}use b;\n");
         let [core, corex] = ["core", "corex"].map(|name| manifest(name, ""));
         let found = |other: &str| {
@@ -75,7 +75,7 @@ mod tests {
             failures(run, &files)
         };
         assert_eq!(found(&half), [""; 0]);
-        let what = "9270 lines of code without tests, at most 9269";
+        let what = "9271 lines of code without tests, at most 9270";
         assert_eq!(
             found(&more),
             [format!("crates/core/src: {what}: remove what is repeated or unused")]

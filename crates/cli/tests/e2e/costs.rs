@@ -55,10 +55,16 @@ spec = { pattern = "random", extent = { end = "1GiB" }, sizes = "64KiB" }
 pace = { closed = { outstanding = 16 } }
 [[stream]]
 name = "writes"
-reserve = "70%"
+reserve = "60%"
 [[stream.phases]]
 spec = { pattern = "random", extent = { end = "1GiB" }, sizes = "64KiB", reads = "0%" }
 pace = { closed = { outstanding = 16 } }
+[[stream]]
+name = "one at a time"
+reserve = "10%"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "1GiB" }, sizes = "64KiB" }
+pace = { closed = { outstanding = 1 } }
 "#;
     std::fs::write(&path, text).unwrap();
     let sim = |arguments: &[&str], path: &Path| {
@@ -66,8 +72,9 @@ pace = { closed = { outstanding = 16 } }
         run(command.args(["sim", "run"]).arg(path).args(arguments))
     };
     let runs: serde_json::Value = serde_json::from_str(&sim(&["--json"], &path)).unwrap();
-    // The writer is the reader's guest until its writes take longer, and makes its pieces longer by a hundredth.
-    for (stream, kind, price) in [(0, "random-read", Some(1.008)), (1, "random-write", None)] {
+    // The third is the others' guest: it makes their pieces longer than it takes alone.
+    let prices = [(0, "random-read", Some(1.933)), (1, "random-write", Some(46.148))];
+    for (stream, kind, price) in prices.into_iter().chain([(2, "random-read", None)]) {
         let costs = runs[0]["streams"][stream]["costs"].as_array().unwrap();
         // Now and then a random request lands behind the one before: that is another kind.
         let cost = costs.iter().find(|cost| cost["kind"] == kind).unwrap();
