@@ -659,8 +659,8 @@ fn readers_tell_whether_a_device_switches_sooner_than_a_disk() {
 #[test]
 fn pieces_show_no_pace_while_their_stream_waits_for_its_limit() {
     let shown = |owner: StreamId, waits: bool, pieces: u32| {
-        let mut policy = DiskTime::default();
-        policy.slice = Some(twenty_pieces(owner));
+        let slice = Some(twenty_pieces(owner));
+        let mut policy = DiskTime { slice, ..DiskTime::default() };
         let mut stream = half();
         (stream.spec.depth_max, stream.queued, stream.pieces) = (4, 1, pieces);
         stream.lanes[Rank::Best].head = waits.then(|| head(ONE, 0));
