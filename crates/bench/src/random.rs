@@ -35,5 +35,5 @@ pub use random_page::files;
 pub use random_row::{Row, StreamRow, Throughput};
 pub use runs::{Progress, Settings, run};
 pub use summary::{
-    Counts, LearnedCosts, Possible, Summary, Versus, Waits, summaries, versus, worst,
+    Counts, LearnedCosts, Possible, Summary, Versus, Waits, summaries, versus, whole, worst,
 };

@@ -31,6 +31,9 @@ pub struct Row {
     pub promises_broken: u64,
     /// Whether admission refused the latency bounds: the cell was run without them.
     pub latency_refused: bool,
+    /// Why the simulator ended the run before its time: then the cell's rows say nothing of policies, see
+    /// [`whole`](super::whole).
+    pub ended_early: Option<String>,
 }
 
 /// A stream of a cell under a policy.

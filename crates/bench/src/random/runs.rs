@@ -75,7 +75,8 @@ pub fn run(
 fn ask(rows: &mut [Row], oracle: &[Row]) {
     for stream in rows.iter_mut().flat_map(|row| row.streams.iter_mut().enumerate()) {
         let (place, stream) = stream;
-        let got = oracle.iter().map(|row| row.streams[place].smaller());
+        let whole = oracle.iter().filter(|row| row.ended_early.is_none());
+        let got = whole.map(|row| row.streams[place].smaller());
         stream.time_division = got.max_by(f64::total_cmp);
     }
 }
@@ -117,6 +118,7 @@ pub(super) fn row(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Row {
         streams,
         promises_broken: outcome.promises_broken,
         latency_refused,
+        ended_early: outcome.failures.first().map(|(_, reason)| reason.clone()),
     }
 }
 
@@ -226,8 +228,27 @@ fn stated(tenant: &Tenant, saturated: f64) -> Price {
 #[cfg(test)]
 mod tests {
     use super::super::due::measure;
-    use super::super::samples::{busy, cell};
+    use super::super::samples::{busy, cell, with};
     use super::*;
+
+    /// A load that asks for ten million requests a second, of a disk that does a hundred.
+    #[test]
+    fn a_run_that_ends_early_says_why_and_is_no_oracle() {
+        let loads = vec![(with(Rhythm::Poisson(1.0)), 50), (busy(4), 50)];
+        let cell = cell("deskstar-34gxp", 1, loads);
+        let mut alone = measure(&cell);
+        let whole = row("zygaria", &cell, &alone);
+        assert_eq!(whole.ended_early, None);
+        alone[0].per_second = 2e7;
+        let ended = row("zygaria", &cell, &alone);
+        let reason = ended.ended_early.clone().expect("more wait than the simulator holds");
+        assert!(reason.contains("s0"), "{reason}");
+        let mut asked = [whole.clone()];
+        ask(&mut asked, &[ended]);
+        assert_eq!(asked[0].streams[1].time_division, None);
+        ask(&mut asked, &[whole]);
+        assert!(asked[0].streams[1].time_division.is_some());
+    }
 
     /// Two that read here and there, and a cell of which the second stream has far less in short turns.
     #[test]

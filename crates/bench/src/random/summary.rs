@@ -1,5 +1,7 @@
 //! Rows of policies in sum.
 
+use std::collections::HashSet;
+
 use disktime_report::statistics::{mean, quantile};
 use serde::Serialize;
 
@@ -128,6 +130,15 @@ pub struct Versus {
 
 /// By how much a worst stream has to be better.
 const BETTER: f64 = 0.05;
+
+/// The rows of cells that ran to their end under every policy, as policies are compared cell by cell; and those of
+/// the other cells.
+#[must_use]
+pub fn whole(rows: Vec<Row>) -> (Vec<Row>, Vec<Row>) {
+    let ended = rows.iter().filter(|row| row.ended_early.is_some());
+    let ended: HashSet<(u64, u32)> = ended.map(|row| (row.seed, row.cell)).collect();
+    rows.into_iter().partition(|row| !ended.contains(&(row.seed, row.cell)))
+}
 
 /// Each policy's in each group, and in all; in the order in which rows name the policies.
 #[must_use]
@@ -304,6 +315,7 @@ mod tests {
             work_conservation: work,
             promises_broken: 1,
             latency_refused: false,
+            ended_early: None,
         }
     }
 
@@ -331,6 +343,22 @@ mod tests {
         let worst: Vec<f64> =
             worst(&rows, "a", 3).iter().map(|it| it.1.throughput.insulation).collect();
         assert_eq!(worst, [0.01, 0.02, 0.03]);
+    }
+
+    #[test]
+    fn a_cell_that_ended_early_under_one_policy_is_left_out_for_all() {
+        let mut rows: Vec<Row> = ["a", "b"]
+            .into_iter()
+            .flat_map(|policy| [0, 1].map(|cell| row(policy, cell, vec![stream(0.5)], 1.0)))
+            .collect();
+        rows[3].ended_early = Some("too many requests wait".to_owned());
+        rows.push(Row { seed: 2, ..row("a", 1, vec![stream(0.5)], 1.0) });
+        let (whole, ended) = whole(rows);
+        let ids = |rows: &[Row]| -> Vec<_> {
+            rows.iter().map(|row| (row.policy, row.seed, row.cell)).collect()
+        };
+        assert_eq!(ids(&whole), [("a", 1, 0), ("b", 1, 0), ("a", 2, 1)]);
+        assert_eq!(ids(&ended), [("a", 1, 1), ("b", 1, 1)]);
     }
 
     #[test]

@@ -127,12 +127,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     });
     progress.note(&format!("{} rows in {:.0} s", rows.len(), progress.elapsed().as_secs_f64()));
     drop(progress);
+    if arguments.json {
+        println!("{}", serde_json::to_string(&rows)?);
+    }
+    let (rows, ended) = random::whole(rows);
     if let Some(dir) = &arguments.out {
         let origin = Origin { command: arguments.command(), machine: machine() };
         write(dir, random::files(&rows, &origin), "random.json", &rows)?;
     }
+    print_ended(arguments, &ended);
     if arguments.json {
-        println!("{}", serde_json::to_string(&rows)?);
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.cell.is_some() {
@@ -211,6 +215,14 @@ impl AloneStore for Kept {
         if let Err(error) = output::write(&path, text) {
             eprintln!("--alone-cache: {}: {error}", path.display());
         }
+    }
+}
+
+/// Rows that say nothing of policies, on standard error.
+fn print_ended(arguments: &Arguments, ended: &[Row]) {
+    let reasons = ended.iter().filter_map(|row| Some((row, row.ended_early.as_ref()?)));
+    for (row, reason) in reasons {
+        eprintln!("left out under all policies: {}\n  {reason}", arguments.command_of_cell(row));
     }
 }
 
