@@ -276,13 +276,18 @@ impl DiskTime {
         self.round.unseen += i64::from(cost == 0) - i64::from(before == 0);
     }
 
+    /// The cost of a switch to a stream and back. Where switches take less than a disk's, streams that share the device
+    /// lose nothing: their slices overlap.
     fn switch_cost(&self, id: StreamId) -> i64 {
-        self.switch_of(self.accounts.get(id))
+        let account = self.accounts.get(id);
+        let many = account.is_some() && self.device.depth > 1;
+        self.switch_of(account, many && self.is_quick() && self.shares(id))
     }
 
-    /// The cost of a switch to a stream and back; of a usual one without a stream.
-    fn switch_of(&self, account: Option<&Account>) -> i64 {
+    /// As [`switch_cost`](Self::switch_cost); of a usual one without a stream.
+    fn switch_of(&self, account: Option<&Account>, overlaps: bool) -> i64 {
         let loss = |at: usize| match (account.map(|account| account.switch[at]), self.switch[at]) {
+            _ if overlaps => 0,
             (Some(Mean { count: 2.., value }), _) => value,
             (_, Mean { count: 0, .. }) => UNSEEN / 2,
             (_, usual) => usual.value,
@@ -296,7 +301,7 @@ impl DiskTime {
     fn is_quick(&self) -> bool {
         let [began, ended] = self.device.reads.map(|loss| loss.value.max(0));
         let reads = (began + ended).max(self.usual.piece().unwrap_or(0));
-        (if self.device.reads[0].count > 0 { reads } else { self.switch_of(None) }) < UNSEEN
+        (if self.device.reads[0].count > 0 { reads } else { self.switch_of(None, false) }) < UNSEEN
     }
 
     /// On a device that tells tiers: whether a stream's pieces may be at the device with those of all others. Its
@@ -333,7 +338,7 @@ impl DiskTime {
 
     /// How long a round is.
     fn round_time(&self) -> i64 {
-        let each = if self.round.unseen > 0 { self.switch_of(None).min(UNSEEN) } else { 0 };
+        let each = if self.round.unseen > 0 { self.switch_of(None, false).min(UNSEEN) } else { 0 };
         (self.round.costs + self.round.unseen * each)
             .saturating_mul(LOSS)
             .min(promise::ROUND.as_tokens())
@@ -374,11 +379,11 @@ impl DiskTime {
         if self.device.horizon == Duration::ZERO { HORIZON } else { self.device.horizon }
     }
 
-    /// Among the streams that are ready.
+    /// Among the streams that are ready, if it is.
     fn list(&mut self, id: StreamId) {
         let shares = self.shares(id);
-        let Account { tag, state, .. } = self.accounts[id];
-        if state == State::Ready(Turn::Slice) {
+        let Account { tag, state: State::Ready(turn), .. } = self.accounts[id] else { return };
+        if turn == Turn::Slice {
             self.ready.lower(id.0, Some(tag));
         }
         self.sharers.put(id.0, shares.then_some(tag));
@@ -839,9 +844,7 @@ impl Policy for DiskTime {
         let account = &mut self.accounts[stream.id()];
         account.habits.goes_on = account.habits.end == start;
         account.habits.end = end;
-        if matches!(account.state, State::Ready(_)) {
-            self.list(stream.id());
-        }
+        self.list(stream.id());
     }
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {

@@ -986,3 +986,19 @@ fn slices_with_guests_forget_what_switches_cost_on_flash() {
     );
     assert_eq!(after(8, 300_000, false, 8_000_000), [8, 8], "its slices were too short to show it");
 }
+
+/// Pieces of ten microseconds, where the usual switch takes sixty.
+#[test]
+fn a_guest_of_others_counts_as_one_piece_where_a_switch_takes_less_than_a_millisecond() {
+    let cost = |piece: i64, change: fn(&mut DiskTime)| {
+        let mut policy = on_flash();
+        known(&mut policy, ONE).pace.add(Instant::ZERO, 8 * piece, 80_000, 8);
+        change(&mut policy);
+        policy.switch_cost(ONE)
+    };
+    assert_eq!([10_000, 10].map(|piece| cost(piece, |_| ())), [10_000, 1_000]);
+    assert_eq!(cost(10_000, |it| known(it, ONE).habits.peak = 5), 60_000, "it fills the device");
+    assert_eq!(cost(10_000, |it| it.device.depth = 1), 60_000, "one piece at a time");
+    let slow = |it: &mut DiskTime| it.switch.iter_mut().for_each(|switch| switch.add(1_970_000));
+    assert_eq!(cost(10_000, slow), 2_000_000, "a disk's switches take longer");
+}
