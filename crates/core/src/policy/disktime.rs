@@ -10,7 +10,8 @@
 //!    its promise bound goes before it; the device is drained in between.
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
 //!    a slice is φ·R, and longer for small shares. Where readers' take less than a millisecond a slice with guests,
-//!    which hide its beginning, counts as one that lost no more than the last writer's slices gain.
+//!    which hide its beginning, counts as one that lost no more than the last writer's slices gain. Above depth 1 guests
+//!    count as one piece there: their slices overlap.
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
 //!    takes, is a guest in the slice at once, until it is idle again. A stream with a latency bound is so however
 //!    short it was idle, and a new one when it comes first.
