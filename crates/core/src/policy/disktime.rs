@@ -217,7 +217,6 @@ impl DiskTime {
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, round) = (view.id(), self.time.now(), self.round_time());
         let host = self.slice.as_ref().map(|slice| slice.owner).filter(|owner| *owner != id);
-        let switch = self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
         // Two rounds of those who want to run.
         let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
         let account = &mut self.accounts[id];
@@ -243,9 +242,10 @@ impl DiskTime {
         let new = host.is_some() && account.idle_since == Instant::ZERO && view.in_flight() == 0;
         if rests || new {
             let think = idle.as_tokens().max(account.think.mean());
-            let comes = new || think >= switch || view.contract().latency.is_some();
-            if account.tag < time && comes && !account.habits.blocked {
-                account.state = State::Ready(Turn::Now);
+            let may = account.tag < time && !account.habits.blocked;
+            let switch = || self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
+            if may && (new || view.contract().latency.is_some() || think >= switch()) {
+                self.accounts[id].state = State::Ready(Turn::Now);
             }
         } else if let State::Resting(turn) = was {
             account.state = State::Ready(turn);
@@ -326,8 +326,8 @@ impl DiskTime {
     /// wait for all of that stream's slice. For one that starves as a guest it is a request's time among others,
     /// which its next one would take. For one that wrote it is a flush of as much as one of its writes.
     fn idle_timeout(&mut self, owner: StreamId) -> i64 {
-        let length = self.length(owner);
-        let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
+        let next = self.lowest().filter(|next| *next != owner);
+        let next = next.filter(|_| self.is_behind(owner, self.length(owner)));
         let switch = self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next));
         let switch = switch.min(self.horizon().max(HORIZON).as_tokens());
         let each = |slice: &Slice| self.flush(slice) / slice.unflushed.max(1);
