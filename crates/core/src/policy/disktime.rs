@@ -243,8 +243,9 @@ impl DiskTime {
         if rests || new {
             let think = idle.as_tokens().max(account.think.mean());
             let may = account.tag < time && !account.habits.blocked;
-            let switch = || self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
-            if may && (new || view.contract().latency.is_some() || think >= switch()) {
+            let left = |time: i64, of| Some(time - self.switch_cost(of)).filter(|it| *it >= 0);
+            let comes = || [Some(id), host].into_iter().flatten().try_fold(think, left).is_some();
+            if may && (new || view.contract().latency.is_some() || comes()) {
                 self.accounts[id].state = State::Ready(Turn::Now);
             }
         } else if let State::Resting(turn) = was {
@@ -382,12 +383,11 @@ impl DiskTime {
 
     /// Among the streams that are ready, if it is.
     fn list(&mut self, id: StreamId) {
-        let shares = self.shares(id);
         let Account { tag, state: State::Ready(turn), .. } = self.accounts[id] else { return };
         if turn == Turn::Slice {
             self.ready.lower(id.0, Some(tag));
         }
-        self.sharers.put(id.0, shares.then_some(tag));
+        self.sharers.put(id.0, self.shares(id).then_some(tag));
     }
 
     fn unlist(&mut self, id: StreamId) {
