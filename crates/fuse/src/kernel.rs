@@ -507,8 +507,9 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.release(id(file));
+        // After its release another open file may have its number.
         self.1.released(file.0);
+        self.0.release(id(file));
         reply.ok();
     }
 

@@ -51,3 +51,34 @@ fn files_without_a_contract_are_taken_over_and_get_none_later() {
     drop((classed, other, taken_over));
     assert!(std::fs::read(mount.path("film")).unwrap().ends_with(b"more"));
 }
+
+/// The kernel refuses (EIO) a file that is taken over to another descriptor than its inode is already.
+#[test]
+fn files_that_close_beside_others_that_open_do_not_break_them() {
+    const NAME: &str = "files_that_close_beside_others_that_open_do_not_break_them";
+    if lacks(NAME) {
+        return;
+    }
+    let mount = Mount::new(|options| options.pass_through = true);
+    let names: [_; 16] = std::array::from_fn(|file| format!("{file}"));
+    let paths = names.map(|name| {
+        fill(&mount.source(&name), 1000);
+        mount.path(&name)
+    });
+    let first = std::fs::File::open(&paths[0]).unwrap();
+    if let Some(why) = mount.passes_not_through() {
+        return skip(NAME, why);
+    }
+    drop(first);
+    std::thread::scope(|threads| {
+        for path in paths {
+            threads.spawn(move || {
+                for round in 0..1000 {
+                    for file in [0; 3].map(|_| std::fs::File::open(&path)) {
+                        assert!(file.is_ok(), "{}, round {round}: {file:?}", path.display());
+                    }
+                }
+            });
+        }
+    });
+}
