@@ -156,8 +156,7 @@ impl Contracts {
     /// `struct disktime_stats`; zeroes if the file has no stream of its own.
     fn figures(&self, file: &OpenFile) -> Vec<u8> {
         let report = file.stream().and_then(|_| self.scheduler.report());
-        let streams = report.iter().flat_map(|report| &report.streams);
-        let own = streams.into_iter().find(|it| Some(it.stream) == file.stream());
+        let own = report.as_ref().and_then(|report| report.of(file));
         let mut bytes = Bytes::default();
         bytes.word(abi::VERSION);
         bytes.word(own.map_or(0, |it| it.stream.0));
@@ -213,6 +212,7 @@ impl Contracts {
     /// A file is opened: it gets its default. One that can't be granted leaves it best effort, and
     /// the program finds out why by `DISKTIME_GET`.
     pub(crate) fn begin(&self, source: &Source, caller: Caller, file: &Arc<OpenFile>) {
+        let _is_set = lock(&file.is_set);
         let Some(contract) = self.default_of(source, caller, &file.node) else { return };
         if contract == Contract::default() {
             return;
@@ -223,14 +223,8 @@ impl Contracts {
         }
     }
 
-    /// An attribute of this mount is to be set: open files that follow the default have it from now on.
-    /// If one of them can't, none has it. Answers the contract, and those of these files before.
-    pub(crate) fn set_default(
-        &self,
-        open: &OpenTable,
-        node: &Arc<Node>,
-        (caller, name, value): (Caller, &OsStr, &[u8]),
-    ) -> Answer<(Contract, Before)> {
+    /// The contract that an attribute of this mount asks for, if this user may have it.
+    pub(crate) fn asked(&self, caller: Caller, name: &OsStr, value: &[u8]) -> Answer<Contract> {
         let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?;
         if name != OsStr::new(ATTRIBUTE) {
             return Err(Errno::INVAL);
@@ -242,6 +236,17 @@ impl Contracts {
         if !is_modest(&contract) && !self.askers.may(caller) {
             return Err(Errno::PERM);
         }
+        Ok(contract)
+    }
+
+    /// Open files that follow the default have this contract from now on. If one of them can't, none has it.
+    /// Answers the contracts of these files before.
+    pub(crate) fn set_default(
+        &self,
+        open: &OpenTable,
+        node: &Arc<Node>,
+        contract: Contract,
+    ) -> Answer<Before> {
         let mut changed = Before::new();
         for file in open.files_of(node) {
             let is_set = lock(&file.is_set);
@@ -256,7 +261,7 @@ impl Contracts {
             drop(is_set);
             changed.push((file, before));
         }
-        Ok((contract, changed))
+        Ok(changed)
     }
 
     /// Files have the contracts that they had, but for those that were set or closed meanwhile.

@@ -95,6 +95,8 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
     /// It goes to the end of the file, wherever that is: the kernel may know an older one.
     pub(crate) at_end: bool,
+    /// It is to go past the source's cache.
+    pub(crate) direct: bool,
     /// The user who writes; none if it comes from the kernel's cache.
     pub(crate) user: Option<u32>,
 }

@@ -39,8 +39,10 @@ impl Files {
     fn opened(&self, caller: Caller, inode: Inode, descriptor: OwnedFd) -> Answer<Opened> {
         let node = self.source.nodes.get(inode)?;
         let file = Arc::new(OpenFile::new(descriptor, node));
+        // A default that is set meanwhile finds it there, or is there when it looks for one.
+        let id = self.open.add(Open::File(Arc::clone(&file)));
         self.contracts.begin(&self.source, caller, &file);
-        Ok(Opened { id: self.open.add(Open::File(file)), direct: false })
+        Ok(Opened { id, direct: false })
     }
 
     /// Has a transfer done in its turn, or at once if it takes no time of the device.
@@ -63,14 +65,15 @@ impl Files {
     }
 
     fn write_file(&self, file: Arc<OpenFile>, to: Place, data: &[u8], reply: WriteReply) {
-        let Place { at_end, user, offset, .. } = to;
+        let Place { at_end, user, offset, direct, .. } = to;
         if self.scheduler.is_straight(&file) || data.is_empty() {
-            let at = (!at_end).then_some(offset);
-            let written = write_straight(&file.descriptor, at, data);
+            let descriptor = file.to_write(direct);
+            let written = descriptor.and_then(|it| write_straight(it, to, data));
             return reply(written.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)));
         }
         let length = length(&file.descriptor).unwrap_or(0);
         let mut data = self.scheduler.take(user, data);
+        data.is_direct = direct;
         // It is charged for the place that the end has now.
         let offset = if at_end { length } else { offset };
         if at_end {
@@ -222,6 +225,8 @@ impl FileSystem for Files {
 
     fn hand_over(&self, file: OpenId) -> Option<OwnedFd> {
         let file = self.open.file(file).ok()?;
+        // Nobody gives it a contract meanwhile.
+        let _is_set = lock(&file.is_set);
         if !self.scheduler.is_straight(&file) {
             return None;
         }
@@ -265,7 +270,8 @@ impl FileSystem for Files {
     fn flush(&self, file: OpenId) -> Answer<()> {
         // The source does what it does when a descriptor is closed: a network's file system writes back.
         let Ok(file) = self.open.file(file) else { return Ok(()) };
-        rustix::io::fcntl_dupfd_cloexec(&file.descriptor, 0).map(drop)
+        let copy = rustix::io::fcntl_dupfd_cloexec(&file.descriptor, 0)?;
+        nix::unistd::close(copy).map_err(|error| Errno::from_raw_os_error(error as i32))
     }
 
     fn release(&self, file: OpenId) {
@@ -357,14 +363,16 @@ impl FileSystem for Files {
             return self.source.set_attribute(inode, name, value, flags);
         }
         let node = self.source.nodes.get(inode)?;
-        let asked = (caller, name, value);
-        let (contract, before) = self.contracts.set_default(&self.open, &node, asked)?;
-        if let Err(error) = self.source.set_attribute(inode, name, value, flags) {
-            self.contracts.restore(before);
-            return Err(error);
-        }
+        let contract = self.contracts.asked(caller, name, value)?;
+        // Files that are opened from now on have it.
         *lock(&node.default) = Default::Is(contract);
-        Ok(())
+        let set = self.contracts.set_default(&self.open, &node, contract).and_then(|before| {
+            let set = self.source.set_attribute(inode, name, value, flags);
+            set.inspect_err(|_| self.contracts.restore(before))
+        });
+        // The source says which one it was if several programs set one at once, or this one was refused.
+        *lock(&node.default) = Default::Unread;
+        set
     }
 
     fn attribute(&self, inode: Inode, name: &OsStr) -> Answer<Vec<u8>> {

@@ -475,9 +475,10 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         // The kernel has guessed the file of what it writes from its cache: that has its place.
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let at_end = !is_cached && flags.0 & libc::O_APPEND != 0;
+        let direct = !is_cached && flags.0 & libc::O_DIRECT != 0;
         let user = (!is_cached).then(|| request.uid());
         self.0.write(
-            Place { file: id(file), offset, at_end, user },
+            Place { file: id(file), offset, at_end, direct, user },
             data,
             Box::new(move |answer| match answer {
                 Ok(bytes) => reply.written(bytes),

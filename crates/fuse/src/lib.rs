@@ -14,6 +14,7 @@ mod contracts;
 mod extents;
 mod file_system;
 mod files;
+mod handles;
 mod kernel;
 mod mount_error;
 mod mounted;

@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use disktime_core::{Contract, StreamId};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use slab::Slab;
 
@@ -21,8 +21,10 @@ const SHARED: u32 = u32::MAX;
 pub(crate) struct OpenFile {
     pub(crate) descriptor: OwnedFd,
     pub(crate) node: Arc<Node>,
-    /// Its reads and writes go past the system's cache.
+    /// Its reads go past the system's cache, and so do writes that ask for it.
     pub(crate) is_direct: bool,
+    /// A descriptor of it whose writes go to the cache, once one has asked for that.
+    cached: OnceLock<OwnedFd>,
     extents: Mutex<Extents>,
     /// The stream of its own, or [`SHARED`].
     stream: AtomicU32,
@@ -44,6 +46,7 @@ impl OpenFile {
             is_direct: flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT)),
             descriptor,
             node,
+            cached: OnceLock::new(),
             extents: Mutex::new(Extents::default()),
             stream: AtomicU32::new(SHARED),
             contract: Mutex::new(Contract::default()),
@@ -59,10 +62,27 @@ impl OpenFile {
         (stream != SHARED).then_some(StreamId(stream))
     }
 
+    fn link(&self) -> String {
+        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd())
+    }
+
+    /// The descriptor for a write. A file that was opened with `O_DIRECT` has writes of any length too: from the
+    /// kernel's cache, and of a program that has taken the flag away.
+    pub(crate) fn to_write(&self, direct: bool) -> Answer<&OwnedFd> {
+        if direct || !self.is_direct {
+            return Ok(&self.descriptor);
+        }
+        if let Some(cached) = self.cached.get() {
+            return Ok(cached);
+        }
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let cached = rustix::fs::open(self.link(), flags, Mode::empty())?;
+        Ok(self.cached.get_or_init(|| cached))
+    }
+
     /// Its path at the source now, for people; `?` if the system does not say.
     pub(crate) fn path(&self) -> String {
-        let descriptor = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
-        let path = rustix::fs::readlink(descriptor, Vec::new());
+        let path = rustix::fs::readlink(self.link(), Vec::new());
         path.map_or("?".to_owned(), |path| path.to_string_lossy().escape_debug().to_string())
     }
 

@@ -112,6 +112,15 @@ pub(crate) struct Report {
     pub(crate) slack: i64,
 }
 
+impl Report {
+    /// The figures of an open file's stream. A report that was kept may be older than the file, and have figures of
+    /// one that had its stream before.
+    pub(crate) fn of(&self, file: &OpenFile) -> Option<&StreamReport> {
+        let is_own = |it: &&StreamReport| it.file.as_ref().is_some_and(|it| it.as_ptr() == file);
+        self.streams.iter().find(is_own)
+    }
+}
+
 /// Terms on which a scheduler with an engine of its own is started.
 pub(crate) struct Terms {
     pub(crate) scheduling: Scheduling,

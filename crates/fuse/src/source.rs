@@ -66,9 +66,7 @@ impl Source {
 
     /// As [`lookup`](Self::lookup), in a directory at hand.
     pub(crate) fn lookup_in(&self, parent: &Arc<Node>, name: &OsStr) -> Answer<Found> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = fs::openat(&parent.descriptor, name, flags, Mode::empty())?;
-        let stat = fs::fstat(&descriptor)?;
+        let (descriptor, stat) = named(parent, name)?;
         Ok(self.nodes.found(parent, descriptor, &stat))
     }
 
@@ -232,8 +230,8 @@ impl Source {
         let moves =
             moves.into_iter().take(if flags.contains(RenameFlags::EXCHANGE) { 2 } else { 1 });
         for (parent, name) in moves {
-            if let Ok(stat) = fs::statat(&parent.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
-                self.nodes.moved(&stat, parent);
+            if let Ok((descriptor, stat)) = named(parent, name) {
+                self.nodes.moved(&descriptor, &stat, parent);
             }
         }
         Ok(())
@@ -288,6 +286,14 @@ impl Source {
         path.extend_from_slice(number(&node.descriptor).as_bytes());
         OsString::from_vec(path)
     }
+}
+
+/// An inode by its name in a directory, with a descriptor of kind `O_PATH`.
+fn named(parent: &Node, name: &OsStr) -> Answer<(OwnedFd, Stat)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let descriptor = fs::openat(&parent.descriptor, name, flags, Mode::empty())?;
+    let stat = fs::fstat(&descriptor)?;
+    Ok((descriptor, stat))
 }
 
 /// The name in `/proc/self/fd` of a descriptor.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use rustix::io::{self, Errno, IoSlice, IoSliceMut, ReadWriteFlags};
 
-use crate::file_system::{Answer, ReadReply};
+use crate::file_system::{Answer, Place, ReadReply};
 use crate::nodes::lock;
 use crate::source::length;
 
@@ -26,7 +26,8 @@ thread_local! {
     static BUFFER: RefCell<Option<Aligned>> = const { RefCell::new(None) };
 }
 
-/// Reads until the buffer is full or the file ends; answers how many bytes there were.
+/// Reads until the buffer is full or the file ends; answers how many bytes there were. It fails if some can't be
+/// read: to the kernel fewer bytes than it asked for are the file's end.
 pub(crate) fn read_at(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -34,8 +35,8 @@ pub(crate) fn read_at(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Answer<
             Ok(0) => break,
             Ok(bytes) => done += bytes,
             Err(Errno::INTR) => {}
-            // The program gets what there was; the error comes with its next read.
-            Err(_) if done > 0 => break,
+            // Past a source's cache nothing can be asked for behind an end within a block.
+            Err(Errno::INVAL) if !done.is_multiple_of(Aligned::ALIGNMENT) => break,
             Err(error) => return Err(error),
         }
     }
@@ -57,17 +58,20 @@ pub(crate) fn read_cached(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Opt
     Some(done)
 }
 
-/// Writes until all is written; answers how many bytes are, if any.
-pub(crate) fn write_at(file: &OwnedFd, offset: u64, data: &[u8]) -> Answer<usize> {
+/// Writes until all is written; answers how many bytes are, if any. Where `whole`, it fails if not all are.
+fn write_at(file: &OwnedFd, offset: u64, data: &[u8], whole: bool) -> Answer<usize> {
     let mut done = 0;
     while done < data.len() {
-        match io::pwrite(file, &data[done..], offset.saturating_add(done as u64)) {
-            Ok(0) => break,
-            Ok(bytes) => done += bytes,
-            Err(Errno::INTR) => {}
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
-        }
+        let error = match io::pwrite(file, &data[done..], offset.saturating_add(done as u64)) {
+            Err(Errno::INTR) => continue,
+            Ok(0) => Errno::IO,
+            Ok(bytes) => {
+                done += bytes;
+                continue;
+            }
+            Err(error) => error,
+        };
+        return if done > 0 && !whole { Ok(done) } else { Err(error) };
     }
     Ok(done)
 }
@@ -93,11 +97,11 @@ pub(crate) fn read_straight(file: &OwnedFd, offset: u64, bytes: usize, reply: Re
     });
 }
 
-/// Writes on the calling thread, at an offset or else at the end.
-pub(crate) fn write_straight(file: &OwnedFd, at: Option<u64>, data: &[u8]) -> Answer<usize> {
-    let write = |data: &[u8]| match at {
-        Some(offset) => write_at(file, offset, data),
-        None => append(file, data),
+/// Writes on the calling thread.
+pub(crate) fn write_straight(file: &OwnedFd, to: Place, data: &[u8]) -> Answer<usize> {
+    let write = |data: &[u8]| match to.at_end {
+        false => write_at(file, to.offset, data, to.user.is_none()),
+        true => append(file, data),
     };
     match write(data) {
         // Its memory may lie where the source can't take it from: then it is copied.
@@ -199,6 +203,8 @@ pub(crate) struct Data {
     user: Option<u32>,
     /// It goes to the end that the file has when the first bytes of it are written: here once that is known.
     end: Option<OnceLock<u64>>,
+    /// It goes past the source's cache.
+    pub(crate) is_direct: bool,
 }
 
 impl Data {
@@ -216,7 +222,12 @@ impl Data {
                 end.get_or_init(|| now).saturating_add(range.start as u64)
             }
         };
-        write_at(file, offset, &self.all()[range])
+        write_at(file, offset, &self.all()[range], self.is_cached())
+    }
+
+    /// It comes from the kernel's cache: the kernel hears of an error, never of bytes that are missing.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.user.is_none()
     }
 
     pub(crate) fn all(&self) -> &[u8] {
@@ -265,7 +276,13 @@ impl Waiting {
         }
         held.all += bytes;
         drop(held);
-        Data { bytes: Aligned::of(taken), account: Arc::clone(self), user, end: None }
+        Data {
+            bytes: Aligned::of(taken),
+            account: Arc::clone(self),
+            user,
+            end: None,
+            is_direct: false,
+        }
     }
 
     /// How many of so many bytes there is room for.
@@ -282,6 +299,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     use super::*;
+    use crate::file_system::OpenId;
 
     /// The end was that of the moment in which the write came: what the source got while it waited for its turn
     /// was lost.
@@ -297,12 +315,31 @@ mod tests {
         assert_eq!(data.write(&file, 5, 2..5), Ok(3));
         // Once more, since its turn has begun anew.
         assert_eq!(data.write(&file, 3, 0..2), Ok(2));
-        assert_eq!(write_straight(&file, None, b"67"), Ok(2));
-        assert_eq!(write_straight(&file, Some(0), b"A"), Ok(1));
+        let first =
+            Place { file: OpenId(0), offset: 0, at_end: false, direct: false, user: Some(1) };
+        assert_eq!(write_straight(&file, Place { at_end: true, ..first }, b"67"), Ok(2));
+        assert_eq!(write_straight(&file, first, b"A"), Ok(1));
         let mut found = String::new();
         source.rewind().unwrap();
         source.read_to_string(&mut found).unwrap();
         assert_eq!(found, "Abcdef1234567");
+    }
+
+    /// The kernel forgot the bytes of its cache that the source had no space for, and told nobody.
+    #[test]
+    fn a_write_of_the_kernels_cache_that_is_cut_short_fails() {
+        use rustix::fs::{MemfdFlags, SealFlags};
+        let file = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        rustix::fs::fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        let account = Arc::new(Waiting::new());
+        let write = |user| account.take(user, &[7; 8192]).write(&file, 0, 0..8192);
+        assert_eq!(write(Some(1)), Ok(4096), "a program writes the others later");
+        assert_eq!(write(None), Err(Errno::PERM));
+        let to = Place { file: OpenId(0), offset: 0, at_end: false, direct: false, user: None };
+        assert_eq!(write_straight(&file, to, &[7; 8192]), Err(Errno::PERM));
+        let of_program = Place { user: Some(1), ..to };
+        assert_eq!(write_straight(&file, of_program, &[7; 8192]), Ok(4096));
     }
 
     /// One user's writes that waited for a small limit kept everybody's calls waiting.

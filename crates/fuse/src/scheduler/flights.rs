@@ -173,7 +173,9 @@ impl Operation {
         match self.work.take() {
             None => {}
             Some(Work::Read(_, reply)) => answer_read(reply, moved, &self.parts, self.error),
-            Some(Work::Write(_, reply)) => answer_write(reply, moved, self.error),
+            Some(Work::Write(data, reply)) => {
+                answer_write(reply, moved, self.error.filter(|_| moved == 0 || data.is_cached()));
+            }
         }
         self.give_back(buffers);
     }
@@ -203,7 +205,7 @@ fn whole(parts: &[Part]) -> usize {
 
 fn answer_read(reply: ReadReply, moved: usize, parts: &[Part], error: Option<Errno>) {
     match (error, parts) {
-        (Some(error), _) if moved == 0 => reply(Err(error)),
+        (Some(error), _) => reply(Err(error)),
         (_, [Part { buffer: Some(buffer), .. }]) => reply(Ok(&buffer.all()[..moved])),
         _ => {
             let mut all = Vec::with_capacity(moved);
@@ -219,7 +221,7 @@ fn answer_read(reply: ReadReply, moved: usize, parts: &[Part], error: Option<Err
 
 fn answer_write(reply: WriteReply, moved: usize, error: Option<Errno>) {
     match error {
-        Some(error) if moved == 0 => reply(Err(error)),
-        _ => reply(Ok(u32::try_from(moved).unwrap_or(u32::MAX))),
+        Some(error) => reply(Err(error)),
+        None => reply(Ok(u32::try_from(moved).unwrap_or(u32::MAX))),
     }
 }

@@ -98,7 +98,9 @@ fn work(jobs: &Receiver<Job>, to: &Sender<Landed>, buffers: &Buffers) {
     for Job { flight, file, offset, action } in jobs {
         let moved = match action {
             Action::Write(data, range, durable) => {
-                let written = data.write(&file.descriptor, offset, range).map(Moved::Written);
+                let descriptor = file.to_write(data.is_direct);
+                let written = descriptor.and_then(|it| data.write(it, offset, range));
+                let written = written.map(Moved::Written);
                 if durable {
                     written.and_then(|it| fs::fdatasync(&file.descriptor).map(|()| it))
                 } else {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use disktime_config::read_contract;
@@ -217,4 +218,38 @@ fn parameters_are_read_and_written_as_files() {
     assert!(mount.source(".disktime").exists());
     let listed = std::fs::read_dir(mount.path(".disktime")).unwrap().count();
     assert_eq!(listed, 5);
+}
+
+/// A file that was opened while its attribute was set had the contract of neither before nor after.
+#[test]
+fn a_file_that_opens_while_its_attribute_is_set_has_the_contract() {
+    const TEST: &str = "a_file_that_opens_while_its_attribute_is_set_has_the_contract";
+    if lacks(TEST) {
+        return;
+    }
+    let mount = Mount::new(|_| {});
+    fill(&mount.source("film"), 1000);
+    let path = &mount.path("film");
+    let together = &Barrier::new(2);
+    for round in 0..2000 {
+        let weight = 5 + round % 2;
+        let text = format!("weight={weight}");
+        let file = std::thread::scope(|threads| {
+            let opens = threads.spawn(move || {
+                together.wait();
+                File::open(path).unwrap()
+            });
+            together.wait();
+            rustix::fs::setxattr(path, NAME, text.as_bytes(), XattrFlags::empty()).unwrap();
+            opens.join().unwrap()
+        });
+        assert_eq!(contract_of(&file).weight, weight, "round {round}");
+    }
+    // One that is refused changes nothing for files that are opened later.
+    let open = || File::open(path).unwrap();
+    let both = [open(), open()];
+    let refused = rustix::fs::setxattr(path, NAME, b"reserve=60%", XattrFlags::empty());
+    assert_eq!(refused, Err(Errno::NOSPC));
+    drop(both);
+    assert_eq!(contract_of(&open()), Contract { weight: 6, ..Contract::default() });
 }

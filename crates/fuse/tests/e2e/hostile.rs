@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use disktime_config::read_contract;
 use disktime_fuse::{Mounted, abi, client};
-use rustix::fs::XattrFlags;
+use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -151,6 +151,86 @@ fn errors_of_the_source_reach_the_program() {
     drop(file);
     mount.unmount();
     rustix::mount::unmount(&source, UnmountFlags::DETACH).unwrap();
+}
+
+/// Fills a mapping of a file, and says how `msync` ended.
+const FILLS: &str = r#"
+import errno, mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | (os.O_DIRECT if sys.argv[2] == 'direct' else 0))
+mapping = mmap.mmap(file, os.fstat(file).st_size)
+mapping[:] = b'y' * len(mapping)
+try:
+    mapping.flush()
+    print('done')
+except OSError as error:
+    print(errno.errorcode[error.errno])
+os._exit(0)
+"#;
+
+/// Gives a file a contract by its attribute, unless that is empty.
+fn state(path: &std::path::Path, contract: &str) {
+    if !contract.is_empty() {
+        let (name, value) = ("user.disktime.contract", contract.as_bytes());
+        rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();
+    }
+}
+
+fn fills(path: &std::path::Path, flags: &str) -> String {
+    let mut command = Command::new("python3");
+    let output = command.args(["-c", FILLS]).arg(path).arg(flags).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A source that had space for a part of the kernel's cache lost the rest, and `msync` said that all was well.
+#[test]
+fn a_mapping_that_the_source_has_no_space_for_is_not_written_in_silence() {
+    const TEST: &str = "a_mapping_that_the_source_has_no_space_for_is_not_written_in_silence";
+    if lacks(TEST) || !python(TEST) {
+        return;
+    }
+    let mut mount = Mount::new(|options| {
+        let size = c"size=256k";
+        rustix::mount::mount("tmpfs", &options.source, "tmpfs", MountFlags::empty(), size).unwrap();
+    });
+    let path = mount.path("film");
+    for contract in ["", "class=background"] {
+        File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        state(&path, contract);
+        assert_eq!(fills(&path, ""), "ENOSPC", "{contract}");
+        std::fs::remove_file(&path).unwrap();
+    }
+    mount.unmount();
+    rustix::mount::unmount(mount.source(""), UnmountFlags::DETACH).unwrap();
+}
+
+/// Both were refused: the descriptor at the source takes only whole blocks.
+#[test]
+fn a_file_that_was_opened_past_the_cache_takes_a_mapping_and_a_last_short_write() {
+    const TEST: &str =
+        "a_file_that_was_opened_past_the_cache_takes_a_mapping_and_a_last_short_write";
+    if lacks(TEST) || !python(TEST) {
+        return;
+    }
+    let mount = Mount::new(|_| {});
+    for contract in ["", "weight=50"] {
+        fill(&mount.source("film"), 1000);
+        fill(&mount.source("copy"), 0);
+        for name in ["film", "copy"] {
+            state(&mount.path(name), contract);
+        }
+        let flags = OFlags::WRONLY | OFlags::DIRECT;
+        let copy = rustix::fs::open(mount.path("copy"), flags, Mode::empty()).unwrap();
+        assert_eq!(fills(&mount.path("film"), "direct"), "done", "{contract}");
+        assert_eq!(std::fs::read(mount.source("film")).unwrap(), [b'y'; 1000]);
+        // As `dd oflag=direct` ends.
+        let copy = File::from(copy);
+        copy.write_all_at(&[1; 8192], 0).unwrap();
+        rustix::fs::fcntl_setfl(&copy, OFlags::empty()).unwrap();
+        copy.write_all_at(&[2; 100], 8192).unwrap();
+        let expected = [vec![1; 8192], vec![2; 100]].concat();
+        assert!(std::fs::read(mount.source("copy")).unwrap() == expected, "{contract}");
+    }
 }
 
 #[test]

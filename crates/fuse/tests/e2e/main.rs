@@ -8,6 +8,7 @@
     reason = "data and figures of tests are small"
 )]
 
+mod bad_source;
 mod beside;
 mod conformance;
 mod contracts;

@@ -2,11 +2,15 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use disktime_config::{DepthText, DeviceFacts, Named, SchedulingKeys};
 use disktime_fuse::{Askers, Engine, MountError, Mounted, Options};
 use disktime_model::preset;
 use disktime_server::emulate::Emulate;
+use fuser::{
+    BackgroundSession, Config, FileAttr, FileType, Filesystem, INodeNo, MountOption, Session,
+};
 use tempfile::TempDir;
 
 /// Tells that a test can't run here.
@@ -148,4 +152,37 @@ pub fn fill(path: &Path, bytes: usize) -> Vec<u8> {
     let data: Vec<u8> = (0..bytes).map(|at| (at / 251 + at % 251) as u8).collect();
     std::fs::write(path, &data).unwrap();
     data
+}
+
+/// Serves a file system as a source, until it is unmounted.
+pub fn serve(files: impl Filesystem + 'static, at: &Path) -> BackgroundSession {
+    let mut config = Config::default();
+    config.mount_options = vec![MountOption::FSName("source".to_owned())];
+    Session::new(files, at, &config).unwrap().spawn().unwrap()
+}
+
+/// Attributes of such a source's file, or of its top.
+pub fn attributes(ino: INodeNo, size: u64) -> FileAttr {
+    let time = SystemTime::UNIX_EPOCH;
+    let (kind, size) = match ino {
+        INodeNo::ROOT => (FileType::Directory, 0),
+        _ => (FileType::RegularFile, size),
+    };
+    FileAttr {
+        ino,
+        size,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind,
+        perm: 0o777,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
 }

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use crossbeam_channel::unbounded;
-use disktime_core::{DeviceTime, Instant};
+use disktime_core::{DeviceTime, Instant, StreamCounters};
 
 use super::*;
 use crate::file_system::{Answer, Inode};
 use crate::nodes::Nodes;
 use crate::scheduler::Work;
-use crate::scheduler::turns::Figures;
+use crate::scheduler::turns::{Figures, StreamFigures};
 use crate::scheduler::workers::{Action, Moved};
-use crate::transfer::{USED_MAX, Waiting, write_at};
+use crate::transfer::{USED_MAX, Waiting};
 
 /// The turns that a test gives, and the names of those that have ended.
 #[derive(Default)]
@@ -20,16 +20,23 @@ struct Script {
     turns: VecDeque<Turn>,
     over: VecDeque<Over>,
     lost: VecDeque<(StreamId, Refused)>,
+    streams: Vec<StreamId>,
     ended: Vec<(u64, Outcome)>,
     /// Its device is not emulated.
     is_real: bool,
+}
+
+fn figures_of(stream: &StreamId) -> StreamFigures {
+    let (contract, counters) = (Contract::default(), StreamCounters::default());
+    StreamFigures { stream: *stream, contract, counters, waiting: 0, promise: None, broken: 0 }
 }
 
 #[derive(Clone, Default)]
 struct Scripted(Arc<Mutex<Script>>);
 
 impl Turns for Scripted {
-    fn add(&mut self, _: StreamId, _: Contract, _: &str) -> Result<(), Refused> {
+    fn add(&mut self, stream: StreamId, _: Contract, _: &str) -> Result<(), Refused> {
+        lock(&self.0).streams.push(stream);
         Ok(())
     }
 
@@ -37,7 +44,9 @@ impl Turns for Scripted {
         Ok(())
     }
 
-    fn remove(&mut self, _: StreamId) {}
+    fn remove(&mut self, stream: StreamId) {
+        lock(&self.0).streams.retain(|it| *it != stream);
+    }
 
     fn late(&mut self, _: StreamId) -> bool {
         true
@@ -89,7 +98,7 @@ impl Turns for Scripted {
 
     fn figures(&mut self) -> Option<Figures> {
         Some(Figures {
-            streams: Vec::new(),
+            streams: lock(&self.0).streams.iter().map(figures_of).collect(),
             device: DeviceTime::default(),
             depth: 1,
             in_flight: 0,
@@ -139,7 +148,7 @@ impl Rig {
     fn fill(&mut self, bytes: &[u8]) {
         let file = Arc::get_mut(&mut self.file).unwrap();
         file.is_direct = false;
-        assert_eq!(write_at(&file.descriptor, 0, bytes), Ok(bytes.len()));
+        assert_eq!(rustix::io::pwrite(&file.descriptor, bytes, 0), Ok(bytes.len()));
     }
 
     /// A program reads the first bytes.
@@ -157,10 +166,15 @@ impl Rig {
 
     /// A program writes them: the answer is as long as what was written.
     fn write(&mut self) -> Answers {
+        self.write_of(Some(0))
+    }
+
+    /// A user writes them, or else the kernel from its cache.
+    fn write_of(&mut self, user: Option<u32>) -> Answers {
         let (to, answers) = unbounded();
         let reply =
             move |answer: Answer<u32>| to.send(answer.map(|it| vec![0; it as usize])).unwrap();
-        let data = Arc::new(Arc::new(Waiting::new()).take(Some(0), &[7; BYTES]));
+        let data = Arc::new(Arc::new(Waiting::new()).take(user, &[7; BYTES]));
         self.arrives(Work::Write(data, Box::new(reply)));
         answers
     }
@@ -239,6 +253,25 @@ fn a_read_that_begins_anew_answers_what_was_read_since() {
     rig.over();
     assert_eq!(answers.try_recv().unwrap().map(|it| it.len()), Ok(BYTES));
     assert_eq!(rig.ended(), [1, 2, 3, 4, 5]);
+}
+
+/// Bytes that were moved before a piece that failed were the answer: the kernel took them for the whole file, and
+/// for all that was in its cache.
+#[test]
+fn a_request_fails_with_one_of_its_pieces_unless_a_program_writes_on() {
+    let outcome = |begin: fn(&mut Rig) -> Answers| {
+        let mut rig = Rig::new();
+        let answers = begin(&mut rig);
+        rig.turn(1, 0..400, false);
+        rig.moved(Ok(0));
+        rig.turn(2, 400..BYTES, false);
+        rig.moved(Err(Errno::NOSPC));
+        rig.over();
+        answers.try_recv().unwrap().map(|it| it.len())
+    };
+    assert_eq!(outcome(Rig::read), Err(Errno::NOSPC));
+    assert_eq!(outcome(|rig| rig.write_of(None)), Err(Errno::NOSPC));
+    assert_eq!(outcome(Rig::write), Ok(400), "its next write says why");
 }
 
 #[test]
@@ -482,4 +515,33 @@ fn figures_are_answered_again_until_they_are_old() {
     assert!(Arc::ptr_eq(&first, &ask(&mut rig)));
     until(&mut rig, Instant::ZERO);
     assert!(!Arc::ptr_eq(&first, &ask(&mut rig)));
+}
+
+/// A new file's figures were those of a closed one, for as long as a report was kept.
+#[test]
+fn a_file_has_no_figures_of_one_that_had_its_stream_before() {
+    let mut rig = Rig::new();
+    let contract = Contract { weight: 5, ..Contract::default() };
+    let give = |rig: &mut Rig, file: &Arc<OpenFile>| {
+        let (to, answer) = unbounded();
+        rig.dispatcher.handle(Message::Contract(Arc::clone(file), contract, to));
+        assert_eq!(answer.try_recv().unwrap(), Ok(()));
+        file.stream().unwrap()
+    };
+    let report = |rig: &mut Rig| {
+        let (to, answer) = unbounded();
+        rig.dispatcher.handle(Message::Report(to));
+        answer.try_recv().unwrap()
+    };
+    let first = Arc::clone(&rig.file);
+    let stream = give(&mut rig, &first);
+    assert_eq!(report(&mut rig).of(&first).map(|it| it.stream), Some(stream));
+    rig.dispatcher.kept.as_mut().unwrap().1 = Instant::from_nanos(u64::MAX);
+    rig.dispatcher.handle(Message::Released(stream));
+    let descriptor = tempfile::tempfile().unwrap().into();
+    let second = Arc::new(OpenFile::new(descriptor, Arc::clone(&first.node)));
+    assert_eq!(give(&mut rig, &second), stream);
+    assert!(report(&mut rig).of(&second).is_none());
+    rig.dispatcher.kept.as_mut().unwrap().1 = Instant::ZERO;
+    assert_eq!(report(&mut rig).of(&second).map(|it| it.stream), Some(stream));
 }
