@@ -96,12 +96,15 @@ impl Shard {
             return false;
         }
         let connection = self.forget(client);
-        self.leave(connection.leave());
+        let vdisk = connection.vdisk;
+        self.leave(connection.leave(), vdisk);
         true
     }
 
-    /// A client goes to the successor.
-    pub(super) fn leave(&self, client: Parted) {
+    /// A client goes to the successor, under the present name of its virtual disk: that may be another
+    /// one than when the client came.
+    pub(super) fn leave(&self, mut client: Parted, vdisk: u32) {
+        client.session.export.name.clone_from(&self.vdisks[vdisk as usize].name);
         if let Some(parting) = &self.turns.parting {
             let _the_daemon_gives_up = parting.to.send(Leaving::Client(client));
         }

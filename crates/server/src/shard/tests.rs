@@ -688,6 +688,31 @@ fn a_client_that_was_not_told_of_a_loss_is_hung_up_on_at_a_hand_over() {
     assert_eq!(replies(&mut rig, &mut told), (Vec::new(), false), "its socket is handed over");
 }
 
+/// What shards leave to a successor: each client by the name of its virtual disk, and each loss.
+fn left_behind(left: &Receiver<Leaving>) -> [Vec<String>; 2] {
+    let (mut clients, mut lost) = (Vec::new(), Vec::new());
+    for leaving in left.try_iter() {
+        match leaving {
+            Leaving::Client(client) => clients.push(client.session.export.name),
+            Leaving::Lost(vdisk) => lost.push(vdisk),
+        }
+    }
+    [clients, lost]
+}
+
+/// A client kept the name that it had chosen: after a rename the successor gave it the new virtual disk of that
+/// name.
+#[test]
+fn a_client_leaves_under_the_present_name_of_its_virtual_disk() {
+    let mut rig = rig(&[7]);
+    let _client = rig.client(7, &[]);
+    rig.tell(Message::Rename(VdiskId(7), "new".to_owned()));
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.until(|shard| shard.clients.is_empty());
+    assert_eq!(left_behind(&left)[0], ["new"]);
+}
+
 /// The last flush is made when the clients have gone already.
 #[test]
 fn a_last_flush_that_fails_is_told_at_a_hand_over() {
