@@ -138,6 +138,9 @@ impl Shard {
         // A drain that was given up left jobs behind, which may still change something.
         let until = self.turns.drain_until.unwrap_or(Instant::MAX);
         if until == Instant::MAX {
+            if self.turns.flushes_at_end {
+                self.vdisks.streams().for_each(|stream| self.lose_at_hand_over(stream.0));
+            }
             return Vec::new();
         }
         let streams = if self.turns.flushes_at_end {
@@ -151,16 +154,15 @@ impl Shard {
             // Another server may have come back without what it had, and have flushed nothing.
             lost |= self.device.back_end.lost().is_some();
             let durable = flushed && !lost;
-            let vdisk = &mut self.vdisks[stream.0 as usize];
             if !durable {
-                if let Some(parting) = &self.turns.parting {
-                    parting.lose(vdisk.name.clone());
-                }
+                self.lose_at_hand_over(stream.0);
+                let vdisk = &self.vdisks[stream.0 as usize];
                 let text = "its last flush failed: acknowledged data that were not flushed may be gone; \
                             bitmaps, if it has any, are dirty at the next start";
                 tracing::warn!(vdisk = vdisk.name, "{text}");
                 continue;
             }
+            let vdisk = &mut self.vdisks[stream.0 as usize];
             let (vdisk, bytes, bitmaps) =
                 (vdisk.name.clone(), vdisk.stats.size(), std::mem::take(&mut vdisk.bitmaps));
             left.push(LeftBitmaps { vdisk, bytes, bitmaps });

@@ -60,6 +60,8 @@ pub(super) struct Ended {
     pub(super) result: Result<(), DeviceError>,
     /// Writes that were acknowledged and not flushed on the job's medium may be gone.
     pub(super) loses: bool,
+    /// A part of the job itself may be gone, by a loss while it was under way.
+    pub(super) lost: bool,
 }
 
 impl Flushes {
@@ -102,7 +104,7 @@ impl Flushes {
         let disk = &mut self.disks[job.disk as usize];
         let medium = &mut self.media[disk.medium];
         let straddles = began < medium.lost;
-        let mut ended = Ended { result, loses: false };
+        let mut ended = Ended { result, loses: false, lost: false };
         match job.kind {
             Kind::Flush if result.is_ok() => medium.clean = medium.clean.max(began),
             Kind::Flush => ended.loses = true,
@@ -117,6 +119,7 @@ impl Flushes {
                 disk.written = medium.tick();
                 // A part of it may have been lost, and a flush have told of that already.
                 disk.losses += u64::from(straddles);
+                ended.lost = straddles;
             }
             _ => {}
         }
@@ -125,13 +128,13 @@ impl Flushes {
 
     /// Writes that were acknowledged and not flushed on a medium may be gone: answers the virtual
     /// disks that had some.
-    fn lose(&mut self, medium: usize) -> Vec<usize> {
+    fn lose(&mut self, medium: usize) -> Vec<u32> {
         let Some(it) = self.media.get_mut(medium) else { return Vec::new() };
         let clean = it.clean;
         it.lost = it.tick();
         it.clean = it.lost;
         let mut concerned = Vec::new();
-        for (at, disk) in self.disks.iter_mut().enumerate() {
+        for (at, disk) in (0..).zip(&mut self.disks) {
             if disk.medium == medium && disk.written > clean {
                 disk.losses += 1;
                 concerned.push(at);
@@ -195,11 +198,15 @@ impl Shard {
         result: Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         let flight = &self.device.flights[key as usize];
-        let disk = flight.job.disk as usize;
-        let Ended { result, loses } = self.device.flushes.ended(&flight.job, flight.began, result);
+        let disk = flight.job.disk;
+        let ended = self.device.flushes.ended(&flight.job, flight.began, result);
+        let Ended { result, loses, lost } = ended;
         if let (true, Err(error)) = (loses, result) {
-            let medium = self.device.flushes.disks[disk].medium;
+            let medium = self.device.flushes.disks[disk as usize].medium;
             self.tell_loss(medium, &error);
+        }
+        if lost {
+            self.lose_at_hand_over(disk);
         }
         result
     }
@@ -222,12 +229,13 @@ impl Shard {
         let concerned = self.device.flushes.lose(medium);
         // A block that a backup has read may be as it was before: only all of it is known to be safe.
         for disk in &concerned {
-            let vdisk = &mut self.vdisks[*disk];
+            let vdisk = &mut self.vdisks[*disk as usize];
             let all = 0..vdisk.stats.size();
             vdisk.bitmaps.iter_mut().for_each(|bitmap| bitmap.mark(&all));
+            self.lose_at_hand_over(*disk);
         }
-        let Some(first) = concerned.first().and_then(|at| u32::try_from(*at).ok()) else { return };
-        let name = |at: usize| &*self.vdisks[at].name;
+        let Some(first) = concerned.first().copied() else { return };
+        let name = |at: u32| &*self.vdisks[at as usize].name;
         let vdisks = concerned.into_iter().map(name).collect::<Vec<_>>().join(", ");
         self.seldom(StreamId(first), Cause::Loss, |_, left_out| {
             tracing::error!(

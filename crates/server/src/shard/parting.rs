@@ -29,8 +29,7 @@ pub(super) struct Parting {
 }
 
 impl Parting {
-    /// A virtual disk's last flush has failed.
-    pub(super) fn lose(&self, vdisk: String) {
+    fn lose(&self, vdisk: String) {
         let _the_daemon_gives_up = self.to.send(Leaving::Lost(vdisk));
     }
 }
@@ -99,6 +98,13 @@ impl Shard {
         let vdisk = connection.vdisk;
         self.leave(connection.leave(), vdisk);
         true
+    }
+
+    /// Data of a virtual disk may be gone: its clients that have left don't go on at the successor.
+    pub(super) fn lose_at_hand_over(&self, vdisk: u32) {
+        if let Some(parting) = &self.turns.parting {
+            parting.lose(self.vdisks[vdisk as usize].name.clone());
+        }
     }
 
     /// A client goes to the successor, under the present name of its virtual disk: that may be another

@@ -69,7 +69,7 @@ impl BackEnd for Gated {
     }
 
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        self.inner.start(id, job, io)
+        self.start(id, job, io)
     }
 
     fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
@@ -698,6 +698,66 @@ fn left_behind(left: &Receiver<Leaving>) -> [Vec<String>; 2] {
         }
     }
     [clients, lost]
+}
+
+/// A client with acknowledged writes left at once. A neighbour's flush then failed and took these writes with
+/// it: the client went on at the successor, and its next flush succeeded.
+#[test]
+fn a_loss_during_a_hand_over_is_told_of_clients_that_have_left() {
+    let mut rig = rig(&[7, 8]);
+    let _idle = rig.client(7, &[write(1, 0x77)]);
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
+    rig.shut.set(true);
+    let _flushes = rig.client(8, &[flush(2)]);
+    rig.until(|shard| shard.device.flights.len() == 1);
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.until(|shard| shard.clients.len() == 1);
+    rig.broken.set(true);
+    rig.open();
+    rig.until(|shard| shard.clients.is_empty());
+    let [clients, lost] = left_behind(&left);
+    assert_eq!((clients.len(), lost), (2, vec!["v7".to_owned()]));
+}
+
+/// A part of a write may be lost by a failure beside it. Its client left before it flushed.
+#[test]
+fn a_write_that_straddles_a_loss_is_told_of_at_a_hand_over() {
+    let mut rig = rig(&[7]);
+    rig.shut.set(true);
+    let _writes = rig.client(7, &[write(1, 0x77)]);
+    rig.until(|shard| shard.device.flights.len() == 1);
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.shard.tell_loss(0, &"it is gone");
+    rig.open();
+    rig.until(|shard| shard.clients.is_empty());
+    let [clients, lost] = left_behind(&left);
+    assert_eq!((clients.len(), lost), (1, vec!["v7".to_owned()]));
+}
+
+/// A request hung at another server for longer than a drain lasts: nothing was flushed, and a client that had left
+/// went on at the successor.
+#[test]
+fn a_drain_that_is_given_up_before_its_last_flush_is_told_at_a_hand_over() {
+    for (flushes_at_end, told) in [(true, 2), (false, 0)] {
+        let mut rig = rig(&[7, 8]);
+        rig.shard.turns.flushes_at_end = flushes_at_end;
+        let _idle = rig.client(7, &[write(1, 0x77)]);
+        rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
+        rig.shut.set(true);
+        let _hangs = rig.client(8, &[read(2)]);
+        rig.until(|shard| shard.device.flights.len() == 1);
+        let (to, left) = crossbeam_channel::unbounded();
+        rig.tell(Message::HandOver(to));
+        rig.until(|shard| shard.clients.len() == 1);
+        rig.shard.turns.drain_until = Some(Instant::ZERO);
+        rig.go_round();
+        assert!(rig.shard.drained());
+        assert!(rig.shard.leave_bitmaps(&mut rig.finished).is_empty());
+        let [clients, lost] = left_behind(&left);
+        assert_eq!((clients.len(), lost.len()), (1, told));
+    }
 }
 
 /// A client kept the name that it had chosen: after a rename the successor gave it the new virtual disk of that
