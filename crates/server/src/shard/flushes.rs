@@ -277,6 +277,13 @@ impl Shard {
         });
     }
 
+    /// A virtual disk's last flush has failed: answers the virtual disks on its medium that may have lost
+    /// data. The system tells of a failed write-back once, so that their own flushes may succeed.
+    pub(super) fn last_flush_failed(&mut self, vdisk: u32) -> Vec<u32> {
+        let flushes = &mut self.device.flushes;
+        flushes.lose(flushes.disks[vdisk as usize].medium, None)
+    }
+
     /// The answer to a client's request: a flush also tells of losses.
     pub(super) fn flushes_answer(
         &mut self,

@@ -788,6 +788,22 @@ fn a_last_flush_that_fails_is_told_at_a_hand_over() {
     assert_eq!((lost(true), lost(false)), (1, 0));
 }
 
+/// Linux tells a failed write-back once. A client of a neighbour on the medium went on at the successor, where
+/// its flush succeeded over lost data.
+#[test]
+fn a_last_flush_that_fails_concerns_all_of_its_medium() {
+    let mut rig = rig(&[7, 8]);
+    rig.clean_bitmap(7);
+    let _idle = rig.client(8, &[write(1, 0x77)]);
+    rig.until(|shard| shard.vdisks[1].stats.requests() == 1);
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.until(|shard| shard.clients.is_empty());
+    rig.broken.set(true);
+    rig.shard.leave_bitmaps(&mut rig.finished);
+    assert!(left_behind(&left)[1].contains(&"v8".to_owned()));
+}
+
 /// A client that said by the end of its socket that it asks for nothing more got no replies to what it had asked.
 #[test]
 fn a_client_that_only_sends_no_more_gets_its_replies() {
