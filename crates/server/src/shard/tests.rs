@@ -688,7 +688,7 @@ fn a_client_that_was_not_told_of_a_loss_is_hung_up_on_at_a_hand_over() {
     assert_eq!(replies(&mut rig, &mut told), (Vec::new(), false), "its socket is handed over");
 }
 
-/// What shards leave to a successor: each client by the name of its virtual disk, and each loss.
+/// The things that shards leave to a successor: each client by the name of its virtual disk, and each loss.
 fn left_behind(left: &Receiver<Leaving>) -> [Vec<String>; 2] {
     let (mut clients, mut lost) = (Vec::new(), Vec::new());
     for leaving in left.try_iter() {
