@@ -185,11 +185,15 @@ impl Api {
                 Ok(begun) => begun,
                 Err(refusal) => return drop(answer.send(Err(refusal))),
             };
+            let of = (spec.clone(), by.clone());
             let end = move |server: &mut Server, plane: &mut Plane, ()| {
                 let _nobody_waits = answer.send(plane.end_removal(server, &spec, &by));
             };
-            // A virtual disk whose removal was begun can be deleted again.
-            let _the_caller_hears_it = elsewhere(asks, ("removal", move || removal.wait()), end);
+            if elsewhere(asks, ("removal", move || removal.wait()), end).is_err() {
+                // The caller is told that the daemon is too busy: its record says that it can be deleted
+                // again, unless it is gone by now.
+                drop(plane.end_removal(server, &of.0, &of.1));
+            }
         };
         self.wait(Kind::Any(Box::new(begin)), answered).await?
     }

@@ -105,7 +105,8 @@ enum Entry {
 }
 
 /// An extent whose entry may or may not be in the map. Both places have the same until it is written
-/// to, so reads go on, at the old one; writes wait, and fail once it was tried often.
+/// to, so reads go on, at the old one; writes wait, and fail once it was tried often. Once the entry is
+/// written all wait for the reads that are under way: another extent may come to the old place.
 #[derive(Clone, Copy)]
 struct Unsure {
     extent: u32,
@@ -114,6 +115,7 @@ struct Unsure {
     moved: Option<u32>,
     /// Writes of the entry that failed.
     tries: u32,
+    written: bool,
 }
 
 impl Unsure {
@@ -215,8 +217,9 @@ impl Tiers {
     fn ask(&mut self, asked: Asked, io: &mut Io<'_>) {
         let extent = extent_of(asked.offset);
         let writes = !matches!(asked.task, Task::Read(_));
-        if let Some(unsure) = self.unsure.filter(|unsure| unsure.extent == extent && writes) {
-            if unsure.tries < TRIES {
+        let of_extent = |unsure: &Unsure| unsure.extent == extent && (writes || unsure.written);
+        if let Some(unsure) = self.unsure.filter(of_extent) {
+            if unsure.written || unsure.tries < TRIES {
                 self.held.push_back(asked);
             } else {
                 self.answers.push_back((asked.name, EIO));
@@ -320,8 +323,7 @@ impl Tiers {
         if migration.phase != Phase::Ready || migration.job.is_none() {
             return;
         }
-        let on_it = |under: &Under| matches!(under, Under::Extent { extent, .. } if *extent == migration.extent);
-        if migration.last && self.under.iter().any(|(_, under)| on_it(under)) {
+        if migration.last && is_busy(&self.under, migration.extent) {
             return;
         }
         if let Some(run) = migration.next_run() {
@@ -454,7 +456,7 @@ impl Tiers {
             "the map of the tiers can't be written: it is tried again; until then nothing is moved, \
              and writes to this extent wait, after .6 s fail"
         );
-        self.unsure = Some(Unsure { extent, slot, moved, tries: 0 });
+        self.unsure = Some(Unsure { extent, slot, moved, tries: 0, written: false });
         self.unsettled(io);
         self.end(error, io);
     }
@@ -489,8 +491,16 @@ impl Tiers {
         if error != 0 {
             return self.unsettled(io);
         }
-        let Some(Unsure { extent, slot, moved, .. }) = self.unsure.take() else { return };
-        tracing::info!(extent, "the map of the tiers is written");
+        let Some(unsure) = &mut self.unsure else { return };
+        unsure.written = true;
+        tracing::info!(extent = unsure.extent, "the map of the tiers is written");
+        self.sure(io);
+    }
+
+    /// An entry that was tried again counts once it is written and nothing is under way at the old place.
+    fn sure(&mut self, io: &mut Io<'_>) {
+        let ready = |unsure: &mut Unsure| unsure.written && !is_busy(&self.under, unsure.extent);
+        let Some(Unsure { slot, moved, .. }) = self.unsure.take_if(ready) else { return };
         self.enter(slot, moved);
         self.ask_held(io);
     }
@@ -610,6 +620,7 @@ impl Medium for Tiers {
                 self.changed(changes.as_ref());
                 self.answers.push_back((name, result));
                 self.advance(io);
+                self.sure(io);
             }
             Under::Sync(name) => {
                 if result < 0 {
@@ -677,6 +688,11 @@ impl Medium for Tiers {
             at += len;
         }
     }
+}
+
+/// Whether an operation on an extent is under way.
+fn is_busy(under: &Slab<Under>, of: u32) -> bool {
+    under.iter().any(|(_, it)| matches!(it, Under::Extent { extent, .. } if *extent == of))
 }
 
 /// Where a byte of the extent in a slot is, from the first slot on.

@@ -135,9 +135,12 @@ impl Shard {
     /// The end: bitmaps of virtual disks whose data are on the device, durably. The others are not
     /// left, so that they are dirty as a whole at the next start.
     pub(super) fn leave_bitmaps(mut self, finished: &mut Vec<Finished>) -> Vec<LeftBitmaps> {
-        // A drain that was given up left jobs behind, which may still change something.
+        // A drain that was given up left jobs behind, which may still change something, and flushed nothing.
         let until = self.turns.drain_until.unwrap_or(Instant::MAX);
         if until == Instant::MAX {
+            if self.turns.flushes_at_end {
+                self.vdisks.streams().for_each(|stream| self.lose_at_hand_over(stream.0));
+            }
             return Vec::new();
         }
         let streams = if self.turns.flushes_at_end {
@@ -145,26 +148,29 @@ impl Shard {
         } else {
             self.vdisks.with_bitmaps()
         };
-        let (mut left, mut lost) = (Vec::new(), false);
+        let (mut left, mut lost, mut concerned) = (Vec::new(), false, Vec::new());
         for stream in streams {
             let flushed = self.flush_at_end(stream.0, until, finished);
             // Another server may have come back without what it had, and have flushed nothing.
             lost |= self.device.back_end.lost().is_some();
-            let durable = flushed && !lost;
-            let vdisk = &mut self.vdisks[stream.0 as usize];
+            if !flushed {
+                concerned.extend(self.last_flush_failed(stream.0));
+            }
+            let durable = flushed && !lost && !concerned.contains(&stream.0);
             if !durable {
-                if let Some(parting) = &self.turns.parting {
-                    parting.lose(vdisk.name.clone());
-                }
+                self.lose_at_hand_over(stream.0);
+                let vdisk = &self.vdisks[stream.0 as usize];
                 let text = "its last flush failed: acknowledged data that were not flushed may be gone; \
                             bitmaps, if it has any, are dirty at the next start";
                 tracing::warn!(vdisk = vdisk.name, "{text}");
                 continue;
             }
+            let vdisk = &mut self.vdisks[stream.0 as usize];
             let (vdisk, bytes, bitmaps) =
                 (vdisk.name.clone(), vdisk.stats.size(), std::mem::take(&mut vdisk.bitmaps));
             left.push(LeftBitmaps { vdisk, bytes, bitmaps });
         }
+        concerned.into_iter().for_each(|vdisk| self.lose_at_hand_over(vdisk));
         left
     }
 

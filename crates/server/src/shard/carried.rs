@@ -375,10 +375,9 @@ impl Shard {
                 self.client_is_over(vdisk);
             }
             ToShard::Parted(client, parted) => {
-                if let Some(carried) = &mut self.carried {
-                    carried.forget(client);
-                }
-                self.leave(*parted);
+                let Some(carried) = &mut self.carried else { return };
+                let vdisk = carried.forget(client);
+                self.leave(*parted, vdisk);
             }
             ToShard::Ended(lent) => {
                 if let Some(carried) = &mut self.carried {

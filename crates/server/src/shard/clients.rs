@@ -223,12 +223,14 @@ impl Shard {
         }
         self.touch(client);
         if let (Some(survey), true) = (survey, result.is_ok()) {
-            let Some(buffer) = nbd::status_buffer(&mut self.pool) else {
-                tracing::error!("the system has no memory: a client is let go");
-                return self.lose(client);
-            };
             let one = matches!(op, Op::Status { one: true });
-            data = Some(self.describe(client, &ticket, (&survey.found, &range, one), buffer));
+            let found = (&survey.found[..], &range, one);
+            let buffer = nbd::status_buffer(&mut self.pool);
+            data = buffer.map(|buffer| self.describe(client, &ticket, found, buffer));
+            if data.is_none() {
+                tracing::error!("the system has no memory: a client is let go");
+                self.lose(client);
+            }
         }
         let connection = &mut self.clients[client as usize];
         if connection.answer(ticket, &range, result.map(|()| data)) {

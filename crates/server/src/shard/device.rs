@@ -7,7 +7,7 @@ use disktime_model::Op;
 use slab::Slab;
 
 use super::PieceMax;
-use super::flushes::{Flushes, Moment};
+use super::flushes::{Began, Flushes};
 use crate::backend::{BackEnd, DeviceError, Job};
 use crate::emulate::Emulator;
 
@@ -25,7 +25,7 @@ pub(super) struct Flight {
     /// All of it is on this tier.
     pub(super) tier: Option<Tier>,
     /// When its job began, by the medium's time.
-    pub(super) began: Moment,
+    pub(super) began: Began,
 }
 
 pub(super) struct AtDevice {

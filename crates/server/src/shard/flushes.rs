@@ -3,9 +3,10 @@
 //! Linux tells a failed write-back once, to whichever sync on the file asks first; a server that went
 //! away tells nobody. So the shard keeps account: which virtual disks have writes that were
 //! acknowledged and not flushed since (*dirty*), and how often each has lost such writes, perhaps
-//! (its *losses*). A failure adds a loss to every dirty virtual disk on the medium. A connection
-//! remembers how many losses it was told of; its next flush after another one fails, once, even if
-//! the device's flush succeeds by then.
+//! (its *losses*). A failure adds a loss to every dirty virtual disk on the medium, and to each that
+//! was dirty when a flush began that is not over yet. A flush that succeeds beside that one may have
+//! been told nothing. A connection remembers how many losses it was told of; its next flush after
+//! another one fails, once, even if the device's flush succeeds by then.
 //!
 //! Does not know: how flushes are carried out, or what is on a medium.
 
@@ -18,6 +19,14 @@ use crate::frontend::request::BlockError;
 /// Times of a medium, counted by what happens on it: a write that ends, a loss.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Moment(u64);
+
+/// The beginning of a job.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Began {
+    at: Moment,
+    /// Writes that had ended by then were durable.
+    clean: Moment,
+}
 
 /// State of virtual disks of which a flush of one is a flush of all.
 #[derive(Clone, Copy, Default)]
@@ -42,6 +51,8 @@ struct Disk {
     /// Its last write that was not durable by itself ended then.
     written: Moment,
     losses: u64,
+    /// Writes that had ended by then are counted in its losses.
+    lost: Moment,
     /// The most losses that a connection of it was told of.
     told: u64,
 }
@@ -60,6 +71,8 @@ pub(super) struct Ended {
     pub(super) result: Result<(), DeviceError>,
     /// Writes that were acknowledged and not flushed on the job's medium may be gone.
     pub(super) loses: bool,
+    /// A part of the job itself may be gone, by a loss while it was under way.
+    pub(super) lost: bool,
 }
 
 impl Flushes {
@@ -93,18 +106,19 @@ impl Flushes {
     }
 
     /// A job begins: when, to be handed back at its end.
-    fn begins(&self, job: &Job) -> Moment {
-        self.media[self.disks[job.disk as usize].medium].now
+    fn begins(&self, job: &Job) -> Began {
+        let medium = &self.media[self.disks[job.disk as usize].medium];
+        Began { at: medium.now, clean: medium.clean }
     }
 
     /// A job that began then is over.
-    fn ended(&mut self, job: &Job, began: Moment, result: Result<(), DeviceError>) -> Ended {
+    fn ended(&mut self, job: &Job, began: Began, result: Result<(), DeviceError>) -> Ended {
         let disk = &mut self.disks[job.disk as usize];
         let medium = &mut self.media[disk.medium];
-        let straddles = began < medium.lost;
-        let mut ended = Ended { result, loses: false };
+        let straddles = began.at < medium.lost;
+        let mut ended = Ended { result, loses: false, lost: false };
         match job.kind {
-            Kind::Flush if result.is_ok() => medium.clean = medium.clean.max(began),
+            Kind::Flush if result.is_ok() => medium.clean = medium.clean.max(began.at),
             Kind::Flush => ended.loses = true,
             // A part of it may have been lost before the rest was made durable.
             Kind::Write | Kind::Zeroes | Kind::Trim if job.fua && straddles => {
@@ -117,6 +131,7 @@ impl Flushes {
                 disk.written = medium.tick();
                 // A part of it may have been lost, and a flush have told of that already.
                 disk.losses += u64::from(straddles);
+                ended.lost = straddles;
             }
             _ => {}
         }
@@ -124,16 +139,17 @@ impl Flushes {
     }
 
     /// Writes that were acknowledged and not flushed on a medium may be gone: answers the virtual
-    /// disks that had some.
-    fn lose(&mut self, medium: usize) -> Vec<usize> {
+    /// disks that had some when the first of the flushes began that are under way, or now.
+    fn lose(&mut self, medium: usize, under_way: Option<Began>) -> Vec<u32> {
         let Some(it) = self.media.get_mut(medium) else { return Vec::new() };
-        let clean = it.clean;
+        let clean = under_way.map_or(it.clean, |began| began.clean.min(it.clean));
         it.lost = it.tick();
         it.clean = it.lost;
         let mut concerned = Vec::new();
-        for (at, disk) in self.disks.iter_mut().enumerate() {
-            if disk.medium == medium && disk.written > clean {
+        for (at, disk) in (0..).zip(&mut self.disks) {
+            if disk.medium == medium && disk.written > clean.max(disk.lost) {
                 disk.losses += 1;
+                disk.lost = it.lost;
                 concerned.push(at);
             }
         }
@@ -172,7 +188,7 @@ impl Flushes {
     pub(super) fn fail(&mut self, job: &Job, error: DeviceError) {
         let began = self.begins(job);
         assert!(self.ended(job, began, Err(error)).loses);
-        self.lose(self.disks[job.disk as usize].medium);
+        self.lose(self.disks[job.disk as usize].medium, Some(began));
     }
 }
 
@@ -195,11 +211,15 @@ impl Shard {
         result: Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         let flight = &self.device.flights[key as usize];
-        let disk = flight.job.disk as usize;
-        let Ended { result, loses } = self.device.flushes.ended(&flight.job, flight.began, result);
+        let disk = flight.job.disk;
+        let ended = self.device.flushes.ended(&flight.job, flight.began, result);
+        let Ended { result, loses, lost } = ended;
         if let (true, Err(error)) = (loses, result) {
-            let medium = self.device.flushes.disks[disk].medium;
+            let medium = self.device.flushes.disks[disk as usize].medium;
             self.tell_loss(medium, &error);
+        }
+        if lost {
+            self.lose_at_hand_over(disk);
         }
         result
     }
@@ -217,17 +237,34 @@ impl Shard {
         }
     }
 
+    /// The beginning of the first of a medium's flushes that are under way. Each may be the one that the
+    /// system has told of a failure.
+    fn flushes_under_way(&self, medium: usize) -> Option<Began> {
+        let device = &self.device;
+        let flights = device.flights.iter().map(|(_, flight)| flight);
+        let flushes = flights.filter(|flight| {
+            let disk = flight.job.disk as usize;
+            (flight.job.kind == Kind::Flush || flight.job.fua)
+                && flight.result.is_none()
+                && !self.vdisks[disk].is_of_mount()
+                && device.flushes.disks[disk].medium == medium
+        });
+        flushes.map(|flight| flight.began).min_by_key(|began| began.clean)
+    }
+
     /// Tells of a failure that puts data at stake. One that does not is told as any failed request.
     pub(super) fn tell_loss(&mut self, medium: usize, error: &dyn std::fmt::Display) {
-        let concerned = self.device.flushes.lose(medium);
+        let under_way = self.flushes_under_way(medium);
+        let concerned = self.device.flushes.lose(medium, under_way);
         // A block that a backup has read may be as it was before: only all of it is known to be safe.
         for disk in &concerned {
-            let vdisk = &mut self.vdisks[*disk];
+            let vdisk = &mut self.vdisks[*disk as usize];
             let all = 0..vdisk.stats.size();
             vdisk.bitmaps.iter_mut().for_each(|bitmap| bitmap.mark(&all));
+            self.lose_at_hand_over(*disk);
         }
-        let Some(first) = concerned.first().and_then(|at| u32::try_from(*at).ok()) else { return };
-        let name = |at: usize| &*self.vdisks[at].name;
+        let Some(first) = concerned.first().copied() else { return };
+        let name = |at: u32| &*self.vdisks[at as usize].name;
         let vdisks = concerned.into_iter().map(name).collect::<Vec<_>>().join(", ");
         self.seldom(StreamId(first), Cause::Loss, |_, left_out| {
             tracing::error!(
@@ -238,6 +275,13 @@ impl Shard {
                  of these virtual disks gets an I/O error at its next flush, once"
             );
         });
+    }
+
+    /// A virtual disk's last flush has failed: answers the virtual disks on its medium that may have lost
+    /// data. The system tells of a failed write-back once, so that their own flushes may succeed.
+    pub(super) fn last_flush_failed(&mut self, vdisk: u32) -> Vec<u32> {
+        let flushes = &mut self.device.flushes;
+        flushes.lose(flushes.disks[vdisk as usize].medium, None)
     }
 
     /// The answer to a client's request: a flush also tells of losses.
@@ -280,9 +324,18 @@ mod tests {
 
     fn run(flushes: &mut Flushes, job: &Job, result: Result<(), DeviceError>) -> Ended {
         let began = flushes.begins(job);
+        end(flushes, job, began, result)
+    }
+
+    fn end(
+        flushes: &mut Flushes,
+        job: &Job,
+        began: Began,
+        result: Result<(), DeviceError>,
+    ) -> Ended {
         let ended = flushes.ended(job, began, result);
         if ended.loses {
-            flushes.lose(flushes.disks[job.disk as usize].medium);
+            flushes.lose(flushes.disks[job.disk as usize].medium, Some(began));
         }
         ended
     }
@@ -328,6 +381,31 @@ mod tests {
         flushes.ended(&flushing, flush_began, Ok(()));
         flush(&mut flushes, 0, EIO);
         assert_eq!(told(&mut flushes), [2, 3]);
+    }
+
+    /// The system tells of a failed write-back once. The flush that was not told ended first, counted all as
+    /// durable, and nobody was told when the other one failed.
+    #[test]
+    fn a_flush_that_succeeds_beside_one_that_fails_hides_no_loss() {
+        let mut flushes = flushes();
+        write(&mut flushes, 0);
+        let jobs = [job(1, Kind::Flush, false), job(0, Kind::Flush, false)];
+        let [fails, succeeds] = [&jobs[0], &jobs[1]].map(|job| flushes.begins(job));
+        end(&mut flushes, &jobs[1], succeeds, Ok(()));
+        end(&mut flushes, &jobs[0], fails, EIO);
+        assert_eq!(told(&mut flushes), [0, 1]);
+    }
+
+    #[test]
+    fn flushes_that_fail_together_tell_once() {
+        let mut flushes = flushes();
+        write(&mut flushes, 0);
+        let jobs = [0, 1].map(|disk| job(disk, Kind::Flush, false));
+        let began = [&jobs[0], &jobs[1]].map(|job| flushes.begins(job));
+        end(&mut flushes, &jobs[0], began[0], EIO);
+        assert_eq!(told(&mut flushes), [0, 1]);
+        end(&mut flushes, &jobs[1], began[1], EIO);
+        assert!(told(&mut flushes).is_empty());
     }
 
     #[test]

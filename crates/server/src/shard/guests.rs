@@ -17,7 +17,7 @@ use disktime_core::{
 };
 use disktime_model::Op as ModelOp;
 
-use super::flushes::Moment;
+use super::flushes::Began;
 use super::guest_streams::{
     GuestStream, GuestStreamId, GuestStreamView, GuestStreams, MountId, MountView,
 };
@@ -413,7 +413,7 @@ impl Shard {
             timed: self.device.emulator.is_none(),
             flush: false,
             tier: None,
-            began: Moment::default(),
+            began: Began::default(),
         };
         self.device.flights.insert(flight);
         self.turns.guests.turn += 1;

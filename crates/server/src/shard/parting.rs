@@ -29,8 +29,7 @@ pub(super) struct Parting {
 }
 
 impl Parting {
-    /// A virtual disk's last flush has failed.
-    pub(super) fn lose(&self, vdisk: String) {
+    fn lose(&self, vdisk: String) {
         let _the_daemon_gives_up = self.to.send(Leaving::Lost(vdisk));
     }
 }
@@ -96,12 +95,22 @@ impl Shard {
             return false;
         }
         let connection = self.forget(client);
-        self.leave(connection.leave());
+        let vdisk = connection.vdisk;
+        self.leave(connection.leave(), vdisk);
         true
     }
 
-    /// A client goes to the successor.
-    pub(super) fn leave(&self, client: Parted) {
+    /// Data of a virtual disk may be gone: its clients that have left don't go on at the successor.
+    pub(super) fn lose_at_hand_over(&self, vdisk: u32) {
+        if let Some(parting) = &self.turns.parting {
+            parting.lose(self.vdisks[vdisk as usize].name.clone());
+        }
+    }
+
+    /// A client goes to the successor, under the present name of its virtual disk: that may be another
+    /// one than when the client came.
+    pub(super) fn leave(&self, mut client: Parted, vdisk: u32) {
+        client.session.export.name.clone_from(&self.vdisks[vdisk as usize].name);
         if let Some(parting) = &self.turns.parting {
             let _the_daemon_gives_up = parting.to.send(Leaving::Client(client));
         }

@@ -3,7 +3,7 @@
 use disktime_core::{Completion, Dispatch, Kind, Outcome, RequestId, StreamId, Tier};
 use disktime_model::Op;
 
-use super::flushes::Moment;
+use super::flushes::Began;
 use super::{Flight, Shard, name};
 use crate::backend::{DeviceError, Io, Job, Step, Survey};
 use crate::clock;
@@ -77,7 +77,7 @@ impl Shard {
             timed,
             flush: dispatch.flush,
             tier,
-            began: Moment::default(),
+            began: Began::default(),
         };
         self.device.flights.insert(flight);
         self.begin(key);
@@ -102,7 +102,7 @@ impl Shard {
             timed: self.device.emulator.is_none(),
             flush: false,
             tier: None,
-            began: Moment::default(),
+            began: Began::default(),
         });
         self.begin(key);
     }

@@ -69,7 +69,7 @@ impl BackEnd for Gated {
     }
 
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        self.inner.start(id, job, io)
+        self.start(id, job, io)
     }
 
     fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
@@ -688,6 +688,91 @@ fn a_client_that_was_not_told_of_a_loss_is_hung_up_on_at_a_hand_over() {
     assert_eq!(replies(&mut rig, &mut told), (Vec::new(), false), "its socket is handed over");
 }
 
+/// The things that shards leave to a successor: each client by the name of its virtual disk, and each loss.
+fn left_behind(left: &Receiver<Leaving>) -> [Vec<String>; 2] {
+    let (mut clients, mut lost) = (Vec::new(), Vec::new());
+    for leaving in left.try_iter() {
+        match leaving {
+            Leaving::Client(client) => clients.push(client.session.export.name),
+            Leaving::Lost(vdisk) => lost.push(vdisk),
+        }
+    }
+    [clients, lost]
+}
+
+/// A client with acknowledged writes left at once. A neighbour's flush then failed and took these writes with
+/// it: the client went on at the successor, and its next flush succeeded.
+#[test]
+fn a_loss_during_a_hand_over_is_told_of_clients_that_have_left() {
+    let mut rig = rig(&[7, 8]);
+    let _idle = rig.client(7, &[write(1, 0x77)]);
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
+    rig.shut.set(true);
+    let _flushes = rig.client(8, &[flush(2)]);
+    rig.until(|shard| shard.device.flights.len() == 1);
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.until(|shard| shard.clients.len() == 1);
+    rig.broken.set(true);
+    rig.open();
+    rig.until(|shard| shard.clients.is_empty());
+    let [clients, lost] = left_behind(&left);
+    assert_eq!((clients.len(), lost), (2, vec!["v7".to_owned()]));
+}
+
+/// A part of a write may be lost by a failure beside it. Its client left before it flushed.
+#[test]
+fn a_write_that_straddles_a_loss_is_told_of_at_a_hand_over() {
+    let mut rig = rig(&[7]);
+    rig.shut.set(true);
+    let _writes = rig.client(7, &[write(1, 0x77)]);
+    rig.until(|shard| shard.device.flights.len() == 1);
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.shard.tell_loss(0, &"it is gone");
+    rig.open();
+    rig.until(|shard| shard.clients.is_empty());
+    let [clients, lost] = left_behind(&left);
+    assert_eq!((clients.len(), lost), (1, vec!["v7".to_owned()]));
+}
+
+/// A request hung at another server for longer than a drain lasts: nothing was flushed, and a client that had left
+/// went on at the successor.
+#[test]
+fn a_drain_that_is_given_up_before_its_last_flush_is_told_at_a_hand_over() {
+    for (flushes_at_end, told) in [(true, 2), (false, 0)] {
+        let mut rig = rig(&[7, 8]);
+        rig.shard.turns.flushes_at_end = flushes_at_end;
+        let _idle = rig.client(7, &[write(1, 0x77)]);
+        rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
+        rig.shut.set(true);
+        let _hangs = rig.client(8, &[read(2)]);
+        rig.until(|shard| shard.device.flights.len() == 1);
+        let (to, left) = crossbeam_channel::unbounded();
+        rig.tell(Message::HandOver(to));
+        rig.until(|shard| shard.clients.len() == 1);
+        rig.shard.turns.drain_until = Some(Instant::ZERO);
+        rig.go_round();
+        assert!(rig.shard.drained());
+        assert!(rig.shard.leave_bitmaps(&mut rig.finished).is_empty());
+        let [clients, lost] = left_behind(&left);
+        assert_eq!((clients.len(), lost.len()), (1, told));
+    }
+}
+
+/// A client kept the name that it had chosen: after a rename the successor gave it the new virtual disk of that
+/// name.
+#[test]
+fn a_client_leaves_under_the_present_name_of_its_virtual_disk() {
+    let mut rig = rig(&[7]);
+    let _client = rig.client(7, &[]);
+    rig.tell(Message::Rename(VdiskId(7), "new".to_owned()));
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.until(|shard| shard.clients.is_empty());
+    assert_eq!(left_behind(&left)[0], ["new"]);
+}
+
 /// The last flush is made when the clients have gone already.
 #[test]
 fn a_last_flush_that_fails_is_told_at_a_hand_over() {
@@ -701,6 +786,22 @@ fn a_last_flush_that_fails_is_told_at_a_hand_over() {
         left.try_iter().count()
     };
     assert_eq!((lost(true), lost(false)), (1, 0));
+}
+
+/// Linux tells a failed write-back once. A client of a neighbour on the medium went on at the successor, where
+/// its flush succeeded over lost data.
+#[test]
+fn a_last_flush_that_fails_concerns_all_of_its_medium() {
+    let mut rig = rig(&[7, 8]);
+    rig.clean_bitmap(7);
+    let _idle = rig.client(8, &[write(1, 0x77)]);
+    rig.until(|shard| shard.vdisks[1].stats.requests() == 1);
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    rig.until(|shard| shard.clients.is_empty());
+    rig.broken.set(true);
+    rig.shard.leave_bitmaps(&mut rig.finished);
+    assert!(left_behind(&left)[1].contains(&"v8".to_owned()));
 }
 
 /// A client that said by the end of its socket that it asks for nothing more got no replies to what it had asked.

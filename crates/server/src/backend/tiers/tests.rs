@@ -132,6 +132,40 @@ fn a_copy_in_doubt_is_not_entered() {
 /// The log and the page said a second.
 #[test]
 fn writes_wait_for_six_tenths_of_a_second_for_an_entry() {
-    let pause = |tries| Unsure { extent: 0, slot: 0, moved: None, tries }.pause();
+    let pause = |tries| Unsure { extent: 0, slot: 0, moved: None, tries, written: false }.pause();
     assert_eq!((1..TRIES).map(pause).sum::<Duration>(), Duration::from_millis(630));
+}
+
+/// A slot was given back while an extent's reads from it were under way: the next extent came into it, and the
+/// reads answered with that one's data.
+#[test]
+fn a_slot_is_given_back_once_its_last_read_has_ended() {
+    let mut rig = Rig::new();
+    let (tiers, io) = &mut rig.parts();
+    let done = i32::try_from(ALIGN).unwrap();
+    let slot = tiers.map.take().unwrap();
+    tiers.map.put(slot, Some(2));
+    while tiers.map.take().is_some() {}
+    tiers.migration = Some(Migration::new(2, slot, Tier::Slow));
+    tiers.note(io);
+    let entry = under(tiers, |it| matches!(it, Under::Entry(_)));
+    tiers.heard(entry, (Keep::Nothing, EIO), io);
+    let read = |job, tiers: &mut Tiers, io: &mut Io<'_>| {
+        let data = (io.pool.take(ALIGN), 0..ALIGN);
+        tiers.read(Name { job, step: 0 }, 2 * EXTENT, data, io);
+    };
+    read(1, tiers, io);
+    let slow = under(tiers, |it| matches!(it, Under::Extent { .. }));
+    let pause = under(tiers, |it| matches!(it, Under::Pause));
+    tiers.heard(pause, (Keep::Nothing, 0), io);
+    let entry = under(tiers, |it| matches!(it, Under::Entry(_)));
+    tiers.heard(entry, (Keep::Nothing, done), io);
+    let synced = under(tiers, |it| matches!(it, Under::EntrySync(_)));
+    tiers.heard(synced, (Keep::Nothing, 0), io);
+    assert_eq!(tiers.map.take(), None, "it is read");
+    read(2, tiers, io);
+    assert_eq!(tiers.held.len(), 1, "others don't keep it");
+    tiers.heard(slow, (Keep::Nothing, done), io);
+    assert_eq!((tiers.map.slot(2), tiers.map.take()), (None, Some(slot)));
+    assert!(tiers.unsure.is_none() && tiers.held.is_empty());
 }

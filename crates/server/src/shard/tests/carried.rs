@@ -307,3 +307,15 @@ fn a_carried_client_that_only_sends_no_more_gets_its_replies() {
     until(&mut rig, |rig| rig.shard.carried.as_ref().unwrap().is_empty() && lent(rig) == 0);
     rig.shard.engine.assert_conserved();
 }
+
+/// As of clients of the shard's own.
+#[test]
+fn a_carried_client_leaves_under_the_present_name_of_its_virtual_disk() {
+    let mut rig = carried(&[7], 1);
+    let _client = rig.client(7, &[]);
+    rig.tell(Message::Rename(VdiskId(7), "new".to_owned()));
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    until(&mut rig, |rig| rig.shard.carried.as_ref().unwrap().is_empty());
+    assert_eq!(left_behind(&left)[0], ["new"]);
+}
