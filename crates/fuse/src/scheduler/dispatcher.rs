@@ -71,6 +71,8 @@ pub(super) struct Dispatcher {
     next: u32,
     /// The last figures, and until when they are good enough.
     kept: Option<(Arc<Report>, Instant)>,
+    /// A piece or a stream has ended since the engine was asked for turns.
+    ended: bool,
     outside: Outside,
 }
 
@@ -94,6 +96,7 @@ impl Dispatcher {
             free: Vec::new(),
             next: 1,
             kept: None,
+            ended: false,
             outside,
         })
     }
@@ -226,15 +229,16 @@ impl Dispatcher {
         tracing::warn!(why, "a request is refused: its program gets EAGAIN");
         let operation = self.operations.remove(key);
         let stream = operation.stream;
-        operation.held.iter().for_each(|turn| self.turns.ended(turn.name, Outcome::Failed));
+        operation.held.iter().for_each(|turn| self.end(turn.name, Outcome::Failed));
         operation.refuse(Errno::AGAIN, &self.outside.buffers);
         self.answered(stream);
     }
 
     /// Has the device do all that may begin, and answers all that is over meanwhile: an answer copies the
-    /// data, for which the device need not wait. The last piece may be moved here; whether it was, so that
-    /// more may begin.
+    /// data, for which the device need not wait. The last piece may be moved here. Answers whether more may begin:
+    /// that one was moved, or a piece or stream has ended since the engine was asked for turns.
     fn dispatch(&mut self) -> bool {
+        self.ended = false;
         let mut last: Option<Turn> = None;
         while let Some(turn) = self.turns.next() {
             if let Some(before) = last.replace(turn) {
@@ -244,7 +248,13 @@ impl Dispatcher {
         // Nothing else could begin meanwhile.
         let moved = last.is_some_and(|turn| self.start(&turn, true));
         self.answer_all();
-        moved
+        moved || self.ended
+    }
+
+    /// The engine hears that a piece is over.
+    fn end(&mut self, turn: u64, outcome: Outcome) {
+        self.turns.ended(turn, outcome);
+        self.ended = true;
     }
 
     /// Answers all that is over.
@@ -266,7 +276,7 @@ impl Dispatcher {
         let key = turn.request.0 as usize;
         let number = self.count();
         let Some(operation) = self.operations.get_mut(key) else {
-            self.turns.ended(turn.name, Outcome::Failed);
+            self.end(turn.name, Outcome::Failed);
             return false;
         };
         // A piece of before that is moved later than one of now could bring old bytes.
@@ -280,7 +290,7 @@ impl Dispatcher {
         let range = operation.range(turn.offset, turn.bytes);
         let at_once = !self.turns.keeps_time();
         let Some(action) = operation.action(&range, (turn.flush, at_once)) else {
-            self.turns.ended(turn.name, Outcome::Done);
+            self.end(turn.name, Outcome::Done);
             return false;
         };
         operation.open += 1;
@@ -312,7 +322,7 @@ impl Dispatcher {
     fn moved(&mut self, (key, result): Landed) {
         let Flight { operation: key, number, turn, range } = self.flights.remove(key);
         let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
-        self.turns.ended(turn, outcome);
+        self.end(turn, outcome);
         // It may have been refused meanwhile.
         let operation = self.operations.get_mut(key).filter(|it| it.number == number);
         let Some(operation) = operation else {
@@ -384,6 +394,7 @@ impl Dispatcher {
         }
         let Some(open) = self.streams.remove(&stream) else { return };
         self.turns.remove(stream);
+        self.ended = true;
         self.free.push(stream);
         self.classed(open.contract, USUAL);
     }

@@ -117,6 +117,15 @@ struct Rig {
     file: Arc<OpenFile>,
 }
 
+/// Gives a file a stream of its own.
+fn give(rig: &mut Rig, file: &Arc<OpenFile>) -> StreamId {
+    let (to, answer) = unbounded();
+    let contract = Contract { weight: 5, ..Contract::default() };
+    rig.dispatcher.handle(Message::Contract(Arc::clone(file), contract, to));
+    assert_eq!(answer.try_recv().unwrap(), Ok(()));
+    file.stream().unwrap()
+}
+
 /// The answers that a program has got.
 type Answers = Receiver<Answer<Vec<u8>>>;
 
@@ -272,6 +281,31 @@ fn a_request_fails_with_one_of_its_pieces_unless_a_program_writes_on() {
     assert_eq!(outcome(Rig::read), Err(Errno::NOSPC));
     assert_eq!(outcome(|rig| rig.write_of(None)), Err(Errno::NOSPC));
     assert_eq!(outcome(Rig::write), Ok(400), "its next write says why");
+}
+
+/// The engine held the device idle for a stream that ended with its last answer, and was asked for no more turns: a
+/// request of another stream waited for an hour.
+#[test]
+fn turns_are_asked_for_again_once_a_stream_or_a_piece_has_ended() {
+    let mut rig = Rig::new();
+    let file = Arc::clone(&rig.file);
+    let stream = give(&mut rig, &file);
+    let answers = rig.read();
+    rig.turn(1, 0..BYTES, false);
+    rig.moved(Ok(1));
+    rig.dispatcher.handle(Message::Released(stream));
+    assert!(!rig.dispatch(), "it has a request");
+    lock(&rig.script.0).over.push_back(Over { request: FIRST, taken: true });
+    assert!(rig.dispatch());
+    assert_eq!(answers.try_recv().unwrap(), Ok(vec![1; BYTES]));
+    assert!(lock(&rig.script.0).streams.iter().all(|it| *it == SHARED));
+    assert!(!rig.dispatch());
+    // A turn of a request that is gone.
+    let turn = Turn { name: 2, request: FIRST, offset: 0, bytes: 1, flush: false, anew: false };
+    lock(&rig.script.0).turns.push_back(turn);
+    assert!(rig.dispatch());
+    assert!(!rig.dispatch());
+    assert_eq!(rig.ended(), [1, 2]);
 }
 
 #[test]
@@ -521,13 +555,6 @@ fn figures_are_answered_again_until_they_are_old() {
 #[test]
 fn a_file_has_no_figures_of_one_that_had_its_stream_before() {
     let mut rig = Rig::new();
-    let contract = Contract { weight: 5, ..Contract::default() };
-    let give = |rig: &mut Rig, file: &Arc<OpenFile>| {
-        let (to, answer) = unbounded();
-        rig.dispatcher.handle(Message::Contract(Arc::clone(file), contract, to));
-        assert_eq!(answer.try_recv().unwrap(), Ok(()));
-        file.stream().unwrap()
-    };
     let report = |rig: &mut Rig| {
         let (to, answer) = unbounded();
         rig.dispatcher.handle(Message::Report(to));
