@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use crossbeam_channel::{Receiver, Sender, select};
+use crossbeam_channel::{Receiver, Sender, never, select};
 use disktime_core::{Contract, Duration, Instant, Outcome, Request, RequestId, Share, StreamId};
 use disktime_server::clock;
 use rustix::io::Errno;
@@ -105,12 +105,12 @@ impl Dispatcher {
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         // The system adds up to 50 us to each wait by default. Waits that stay so long are no reason to stop.
         let _coarse = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let news = self.turns.news();
-        while self.round((messages, &news)).is_some() {}
+        let mut news = self.turns.news();
+        while self.round((messages, &mut news)).is_some() {}
     }
 
     /// Does what is to be done, and waits for more; nothing once it is told to stop.
-    fn round(&mut self, (messages, news): (&Receiver<Message>, &Receiver<News>)) -> Option<()> {
+    fn round(&mut self, (messages, news): (&Receiver<Message>, &mut Receiver<News>)) -> Option<()> {
         let goes_on = self.dispatch();
         let moved = self.outside.moved.clone();
         let wake_at = self.turns.wake_at();
@@ -133,9 +133,14 @@ impl Dispatcher {
                     self.handle(message);
                 }
             }
-            recv(news) -> heard => {
+            recv(*news) -> heard => {
+                // There are no more: a channel without its sender would be heard from again and again.
+                let heard = heard.unwrap_or_else(|_| {
+                    *news = never();
+                    News::Gone
+                });
                 let more = news.try_iter().take(MESSAGES_AT_ONCE);
-                heard.into_iter().chain(more).for_each(|heard| self.turns.hear(heard));
+                std::iter::once(heard).chain(more).for_each(|heard| self.turns.hear(heard));
             }
             default(wait) => {}
         }

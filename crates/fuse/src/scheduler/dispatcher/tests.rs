@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{TryRecvError, unbounded};
 use disktime_core::{DeviceTime, Instant, StreamCounters};
 
 use super::*;
@@ -21,6 +21,8 @@ struct Script {
     over: VecDeque<Over>,
     lost: VecDeque<(StreamId, Refused)>,
     streams: Vec<StreamId>,
+    /// It was told that there is no daemon.
+    gone: bool,
     ended: Vec<(u64, Outcome)>,
     /// Its device is not emulated.
     is_real: bool,
@@ -83,10 +85,12 @@ impl Turns for Scripted {
     fn timed(&mut self) {}
 
     fn news(&self) -> Receiver<News> {
-        crossbeam_channel::never()
+        never()
     }
 
-    fn hear(&mut self, _: News) {}
+    fn hear(&mut self, news: News) {
+        lock(&self.0).gone |= matches!(news, News::Gone);
+    }
 
     fn keeps_time(&self) -> bool {
         !lock(&self.0).is_real
@@ -448,18 +452,18 @@ fn the_end_of_a_piece_is_heard_before_the_requests_that_came_before_it() {
             to.send(rig.transfer(Work::Read(BYTES, Box::new(|_| ())))).unwrap();
         }
         rig.landed.send((flight, Err(Errno::IO))).unwrap();
-        let news = crossbeam_channel::never();
-        rig.dispatcher.round((&messages, &news)).unwrap();
+        let mut news = never();
+        rig.dispatcher.round((&messages, &mut news)).unwrap();
         assert_eq!(rig.ended(), [1]);
         assert!(messages.len() >= 300 - 1 - MESSAGES_AT_ONCE, "{}", messages.len());
         // A round without one hears some requests, and all are heard in the end.
         while !messages.is_empty() {
             let before = messages.len();
-            rig.dispatcher.round((&messages, &news)).unwrap();
+            rig.dispatcher.round((&messages, &mut news)).unwrap();
             assert!((1..=1 + MESSAGES_AT_ONCE).contains(&(before - messages.len())));
         }
         to.send(Message::Stop).unwrap();
-        assert!(rig.dispatcher.round((&messages, &news)).is_none());
+        assert!(rig.dispatcher.round((&messages, &mut news)).is_none());
     }
 }
 
@@ -532,6 +536,21 @@ fn a_read_that_waits_for_turns_keeps_nothing_while_buffers_are_scarce() {
     assert_eq!(rig.ended(), [1, 2, 4, 3]);
     many.into_iter().for_each(|buffer| buffers.give_back(buffer));
     assert_eq!(buffers.used(), 0);
+}
+
+/// A channel that nobody sends to any more was heard from again and again, for as long as a mount was left with files
+/// open.
+#[test]
+fn a_daemon_that_says_nothing_more_is_heard_once() {
+    let mut rig = Rig::new();
+    let (to, mut news) = unbounded::<News>();
+    drop(to);
+    let (stop, messages) = unbounded();
+    assert!(rig.dispatcher.round((&messages, &mut news)).is_some());
+    assert!(lock(&rig.script.0).gone);
+    assert_eq!(news.try_recv().err(), Some(TryRecvError::Empty));
+    stop.send(Message::Stop).unwrap();
+    assert!(rig.dispatcher.round((&messages, &mut news)).is_none());
 }
 
 /// Figures of 18,500 streams, asked for without a pause, kept a reservation waiting 160 ms.
