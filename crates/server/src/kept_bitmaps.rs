@@ -57,8 +57,8 @@ impl Keeper {
         lasts.then_some(Self { state, back_end, _socket: socket })
     }
 
-    /// A virtual disk's bitmaps, as they were kept or dirty. Its file had `found` bytes before this start, where
-    /// it has one of its own.
+    /// A virtual disk's bitmaps, as they were kept or dirty. It had `found` bytes before this start, if something says
+    /// where it lies.
     pub(crate) fn load(
         &self,
         vdisk: &VdiskConfig,

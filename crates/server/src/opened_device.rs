@@ -54,7 +54,7 @@ pub(crate) struct Opened {
     pub(crate) room: Room,
     /// The record that is to be written.
     new: Option<(Record, Recorded)>,
-    /// Sizes in bytes of the virtual disks' own files before they were opened, by name.
+    /// Sizes in bytes of the virtual disks that were there before, by name, where their data last.
     pub(crate) found: Option<BTreeMap<String, u64>>,
 }
 
@@ -266,7 +266,9 @@ impl Opened {
             .then(|| (record.clone(), Recorded { extents: layout.clone(), ..Recorded::default() }));
         let on = room::Ground::Extents(record, room::Size::Is(size));
         let room = Room { layout, ground: on };
-        Ok(Self { storage: storage(&extents), ground, room, new, found: None })
+        // One that is placed anew has bytes of others, whatever was known of one of its name.
+        let found = recorded.into_iter().map(|extent| (extent.name, extent.size)).collect();
+        Ok(Self { storage: storage(&extents), ground, room, new, found: Some(found) })
     }
 
     /// Records where new virtual disks lie, before any byte is written to them.
@@ -597,5 +599,29 @@ mod tests {
             let piece = engine.poll_dispatch(now).unwrap();
             assert_eq!(piece.bytes, expected, "{device}");
         }
+    }
+
+    /// Bitmaps of a virtual disk whose bytes were given up were taken for those of one of its name that was placed
+    /// later: an incremental backup left all of it out.
+    #[test]
+    fn a_virtual_disk_that_is_placed_anew_had_no_bytes_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        std::fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
+        let text = format!(
+            "[server]\nnbd = [\"unix:/nowhere\"]\n[[device]]\nname = \"d\"\n\
+             back_end = \"file:{}\"\n[[vdisk]]\nname = \"v\"\ndevice = \"d\"\n\
+             size = \"8MiB\"\n",
+            path.display()
+        );
+        let config = Config::parse(&text).unwrap();
+        let start = || {
+            let mut opened = Opened::new(&config.devices[0], Some(directory.path())).unwrap();
+            opened.record(&config.devices[0]).unwrap();
+            opened.found.unwrap().remove("v")
+        };
+        assert_eq!([start(), start()], [None, Some(8 << 20)]);
+        std::fs::remove_file(directory.path().join("d.layout.toml")).unwrap();
+        assert_eq!(start(), None);
     }
 }

@@ -281,10 +281,7 @@ impl Remote {
                 ReplyEvent::Extent { cookie, length, state } => {
                     let ask = find(&self.asks, at, cookie).map(|key| &mut self.asks[key]);
                     if let Some((told, _)) = ask.and_then(|ask| ask.told.as_deref_mut()) {
-                        // Only what reads as zeroes may be left out when it is read.
-                        let hole = state & STATE_ZERO != 0;
-                        let next = Stretch { bytes: length.into(), hole };
-                        let _there_is_room = survey::push(told, EXTENTS_MAX, next);
+                        tell(told, length, state);
                     }
                 }
                 ReplyEvent::Done { cookie, result } => {
@@ -554,6 +551,15 @@ fn place(asks: &Slab<Ask>, at: u32, cookie: u64, offset: u64) -> Option<(&Buffer
     Some((buffer, range.start + within))
 }
 
+/// Adds an extent to an answer. A server may send more than an answer holds: a full one has none of those that follow.
+fn tell(told: &mut Vec<Stretch>, length: u32, state: u32) {
+    if told.len() < EXTENTS_MAX {
+        // Only what reads as zeroes may be left out when it is read.
+        let hole = state & STATE_ZERO != 0;
+        survey::push(told, EXTENTS_MAX, Stretch { bytes: length.into(), hole });
+    }
+}
+
 /// As the system would have it; what it has no client's word for is an I/O error.
 fn errno(error: NbdError) -> i32 {
     -match error {
@@ -561,5 +567,27 @@ fn errno(error: NbdError) -> i32 {
         NbdError::NoMemory => libc::ENOMEM,
         NbdError::NoSpace => libc::ENOSPC,
         _ => libc::EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A full answer took each second extent that followed into its last one, which was a hole: a copy of the disk
+    /// left data out.
+    #[test]
+    fn a_full_answer_to_a_block_status_ends_where_its_last_extent_does() {
+        let mut told = Vec::new();
+        for at in 0..2 * EXTENTS_MAX as u32 {
+            tell(&mut told, 4096, if at % 2 == 1 { STATE_ZERO } else { 0 });
+        }
+        assert_eq!(told.len(), EXTENTS_MAX);
+        let is_right = |(at, it): (usize, &Stretch)| it.bytes == 4096 && it.hole == (at % 2 == 1);
+        assert!(told.iter().enumerate().all(is_right), "{:?}", told.last());
+        // Neighbours of one kind are one.
+        let mut told = Vec::new();
+        (0..3).for_each(|_| tell(&mut told, 4096, STATE_ZERO));
+        assert_eq!(told, [Stretch { bytes: 3 * 4096, hole: true }]);
     }
 }
