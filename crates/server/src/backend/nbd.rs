@@ -579,7 +579,7 @@ mod tests {
     #[test]
     fn a_full_answer_to_a_block_status_ends_where_its_last_extent_does() {
         let mut told = Vec::new();
-        for at in 0..2 * EXTENTS_MAX as u32 {
+        for at in 0..2 * EXTENTS_MAX {
             tell(&mut told, 4096, if at % 2 == 1 { STATE_ZERO } else { 0 });
         }
         assert_eq!(told.len(), EXTENTS_MAX);
